@@ -10,7 +10,7 @@ use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
 use super::response::HttpResponse;
-use super::site::{assets, error_page, files, guide, home, login, release};
+use super::site::{assets, digest, error_page, files, guide, home, login, release};
 use super::{access, forwarded, https_redirect, origin, websocket_handshake};
 
 /// The methods that some path supports, or that are refused by name.
@@ -146,6 +146,7 @@ async fn route(
             "logout" => login::log_out(context, request).await,
             "session" => login::session(context, request).await,
             "release" => release::respond(context, request).await,
+            "digest" => digest::respond(context, request).await,
             name => assets::respond(request, name),
         };
     }

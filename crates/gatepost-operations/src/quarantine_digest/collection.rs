@@ -12,6 +12,7 @@ use gatepost_message::{Listener, MessageId};
 use gatepost_store::{JournalEntry, Store, StoreChange};
 use serde::{Deserialize, Serialize};
 
+use super::opt_out;
 use super::settings::QuarantineDigestSettings;
 use crate::error::OperationError;
 use crate::mail_routes::{MailDestination, MailRoutes};
@@ -36,7 +37,8 @@ pub(super) enum DigestTarget {
 }
 
 impl DigestTarget {
-    fn key(&self) -> Bytes {
+    /// The key of this target among the records of the database.
+    pub(super) fn key(&self) -> Bytes {
         match self {
             Self::Mailbox(user) => format!("mailbox {user}").into(),
             Self::Address(address) => format!("address {address}").into(),
@@ -150,6 +152,9 @@ pub(super) fn collect(
             }
         }
     }
+    let stopped = opt_out::stopped(store)?;
+    let is_wanted = |target: &DigestTarget| !stopped.contains(&target.key());
+    collection.digests.retain(|target, _| is_wanted(target));
     Ok(collection)
 }
 

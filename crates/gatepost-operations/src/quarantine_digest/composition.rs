@@ -25,6 +25,8 @@ pub(super) struct DigestText<'a> {
     pub(super) until: SystemTime,
     /// The page of the recipient's own list of senders, for users with a mailbox.
     pub(super) senders_page: Option<String>,
+    /// The link that stops the digests.
+    pub(super) stop_link: &'a str,
 }
 
 impl DigestText<'_> {
@@ -67,6 +69,7 @@ impl DigestText<'_> {
         if let Some(page) = &self.senders_page {
             let _ = writeln!(text, "Your list of allowed and blocked senders: {page}");
         }
+        let _ = writeln!(text, "Stop these digests: {}", self.stop_link);
         text
     }
 }
@@ -131,6 +134,7 @@ mod tests {
             ],
             until: UNIX_EPOCH + Duration::from_hours(24),
             senders_page: None,
+            stop_link: "https://own.example/stop",
         };
         assert_eq!(text.subject(), "5 messages in quarantine");
         let body = text.body();
@@ -140,7 +144,8 @@ mod tests {
             links,
             [
                 "Release: https://own.example/2",
-                "Release: https://own.example/1"
+                "Release: https://own.example/1",
+                "Stop these digests: https://own.example/stop"
             ]
         );
         assert!(

@@ -14,6 +14,7 @@
 
 mod collection;
 mod composition;
+mod opt_out;
 mod settings;
 mod ticket;
 mod ticket_release;
@@ -31,6 +32,7 @@ use crate::error::OperationError;
 use crate::operations::Operations;
 use collection::{DigestProgress, DigestTarget, ListedMessage};
 use composition::DigestText;
+pub use opt_out::DigestRecipient;
 pub use settings::QuarantineDigestSettings;
 use ticket::TicketKey;
 pub use ticket::{ReleaseTicket, TicketRefusal};
@@ -38,6 +40,8 @@ pub use ticket_release::{TicketMessage, TicketReleased};
 
 /// The path of the page that releases a message. Access logs do not show the value of `ticket`.
 const RELEASE_PATH: &str = "/gatepost/release?ticket=";
+/// The path of the page that stops the digests.
+const STOP_PATH: &str = "/gatepost/digest?ticket=";
 const SENDERS_PATH: &str = "/senders";
 /// The longest time after which a change of the settings or of the clock is noticed, and after
 /// which a failed digest is tried again.
@@ -234,16 +238,24 @@ fn write(
     };
     let links: Vec<String> = listed.iter().map(link).collect();
     let has_mailbox = matches!(target, DigestTarget::Mailbox(_));
+    let stop_link = settings.link(&format!("{STOP_PATH}{}", key.sign_recipient(&target.key())));
     let text = DigestText {
         messages: listed,
         omitted,
         links: &links,
         until,
         senders_page: has_mailbox.then(|| settings.link(SENDERS_PATH)),
+        stop_link: &stop_link,
     };
     let to = [last.recipient.clone()];
     let (subject, body) = (text.subject(), text.body());
     let mail = MailSubmission::plain(&settings.from, &to, &subject, &body, MessageId::next());
+    // RFC 2369, section 3.2.
+    let mut mail = mail.with_field("List-Unsubscribe", &format!("<{stop_link}>"));
+    if stop_link.starts_with("https:") {
+        // RFC 8058, section 3.1.
+        mail = mail.with_field("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
+    }
     Some(ReadyDigest {
         mail,
         last: last.id,

@@ -24,6 +24,8 @@ const KEY_BYTES: usize = 32;
 /// The bytes of a number in a ticket.
 const NUMBER_BYTES: usize = 8;
 const SIGNATURE_BYTES: usize = 32;
+/// The text that the key of links that stop digests is derived from.
+const RECIPIENTS: &[u8] = b"digests";
 
 /// The permission to release one message to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +75,22 @@ impl TicketKey {
         Ok(Self::of(&key))
     }
 
+    /// The key of links that stop digests. No ticket is as short as the text that it is made from.
+    fn of_recipients(&self) -> Self {
+        Self::of(hmac::sign(&self.0, RECIPIENTS).as_ref())
+    }
+
+    /// The permission to stop the digests to a recipient, as text for a URL.
+    pub(super) fn sign_recipient(&self, recipient: &[u8]) -> String {
+        let signature = hmac::sign(&self.of_recipients().0, recipient);
+        BASE64.encode([recipient, signature.as_ref()].concat())
+    }
+
+    /// The recipient that was signed as this text.
+    pub(super) fn verify_recipient(&self, text: &str) -> Option<Vec<u8>> {
+        self.of_recipients().content(text)
+    }
+
     fn of(key: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
@@ -101,11 +119,16 @@ impl TicketKey {
         Ok(ticket)
     }
 
+    /// The bytes that were signed as this text.
+    fn content(&self, text: &str) -> Option<Vec<u8>> {
+        let mut bytes = BASE64.decode(text).ok()?;
+        let signature = bytes.split_off(bytes.len().checked_sub(SIGNATURE_BYTES)?);
+        hmac::verify(&self.0, &bytes, &signature).ok()?;
+        Some(bytes)
+    }
+
     fn signed(&self, text: &str) -> Option<ReleaseTicket> {
-        let bytes = BASE64.decode(text).ok()?;
-        let (content, signature) =
-            bytes.split_at_checked(bytes.len().checked_sub(SIGNATURE_BYTES)?)?;
-        hmac::verify(&self.0, content, signature).ok()?;
+        let content = self.content(text)?;
         let (id, content) = content.split_first_chunk::<NUMBER_BYTES>()?;
         let (until, recipient) = content.split_first_chunk::<NUMBER_BYTES>()?;
         Some(ReleaseTicket {
@@ -156,6 +179,18 @@ mod tests {
                 Err(TicketRefusal::Forged)
             );
         }
+    }
+
+    #[test]
+    fn a_ticket_of_one_kind_is_not_valid_as_the_other() {
+        let key = TicketKey::of(&[1; KEY_BYTES]);
+        let recipient = b"address anna@example.org";
+        let text = key.sign_recipient(recipient);
+        assert_eq!(key.verify_recipient(&text).as_deref(), Some(&recipient[..]));
+        assert_eq!(key.verify(&text, UNIX_EPOCH), Err(TicketRefusal::Forged));
+        assert_eq!(key.verify_recipient(&key.sign(&ticket())), None);
+        let other = TicketKey::of(&[2; KEY_BYTES]);
+        assert_eq!(other.verify_recipient(&text), None);
     }
 
     #[tokio::test]

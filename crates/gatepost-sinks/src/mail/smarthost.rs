@@ -37,6 +37,14 @@ impl MailSubmission {
         }
     }
 
+    /// Adds a field at the beginning of the head. The value is ASCII and fits in one line.
+    #[must_use]
+    pub fn with_field(mut self, name: &str, value: &str) -> Self {
+        let field = format!("{name}: {value}\r\n");
+        self.text.splice(..0, field.into_bytes());
+        self
+    }
+
     /// Whether a mail may be sent from or to this address.
     pub fn is_address(text: &str) -> bool {
         composition::is_address(text)

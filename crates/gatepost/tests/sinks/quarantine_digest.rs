@@ -161,6 +161,50 @@ fn each_recipient_gets_a_digest_and_releases_its_own_mail_only() {
 }
 
 #[test]
+fn a_recipient_stops_the_digests_and_gets_them_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let peer = MailPeer::start(|_, _| Reaction::Take);
+    let gateway = start(folder.path(), &peer, "7d");
+    send(&gateway, "carla@hop.example", "offer");
+    let digest = peer.await_mail(1).remove(0);
+    let post = digest.field("List-Unsubscribe-Post");
+    assert_eq!(post, "List-Unsubscribe=One-Click");
+    let stop = digest.field("List-Unsubscribe");
+    let stop = stop.strip_prefix("<https://gate.people.example");
+    let stop = stop.and_then(|stop| stop.strip_suffix('>'));
+    let stop = stop.expect("a link").to_owned();
+    assert!(digest.text.contains(&stop), "{}", digest.text);
+
+    // Opening the link changes nothing, and a release's link is not valid here.
+    let (status, page) = request(&gateway, &stop, &[]);
+    assert_eq!(status, "200", "{page}");
+    assert!(page.contains("Stop the digests"), "{page}");
+    let other = link(&digest.text).replace("/release?", "/digest?");
+    assert_eq!(request(&gateway, &other, &[]).0, "403");
+    let elsewhere = ["-H", "Origin: https://evil.example", "-d", "action=stop"];
+    assert_eq!(request(&gateway, &stop, &elsewhere).0, "403");
+
+    // A mail program sends this by itself.
+    let (status, page) = request(&gateway, &stop, &["-d", &post]);
+    assert_eq!(status, "200", "{page}");
+    assert!(page.contains("Send digests again"), "{page}");
+    send(&gateway, "anna@people.example,carla@hop.example", "second");
+    // Anna's digest of the same run is the sign that the run has ended for Carla too.
+    await_in_mailbox(&gateway, "anna", 1);
+    send(&gateway, "anna@people.example", "third");
+    await_in_mailbox(&gateway, "anna", 2);
+    assert_eq!(peer.taken().len(), 1, "Carla wants none");
+
+    let again = ["-d", "action=start"];
+    assert_eq!(request(&gateway, &stop, &again).0, "200");
+    send(&gateway, "carla@hop.example", "fourth");
+    let digest = peer.await_mail(2).remove(1);
+    assert_eq!(digest.field("Subject"), "1 message in quarantine");
+    assert!(digest.text.contains("fourth"), "{}", digest.text);
+    assert!(!digest.text.contains("second"), "{}", digest.text);
+}
+
+#[test]
 fn a_link_expires() {
     let folder = tempfile::tempdir().expect("a folder");
     let peer = MailPeer::start(|_, _| Reaction::Take);

@@ -16,7 +16,7 @@ use gatepost_users::{Credentials, Identity, ListenerAuth, LoginRefusal, Secret};
 use serde_json::json;
 
 use super::login_page::{self, LoginForm};
-use super::release;
+use super::{digest, release};
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
@@ -37,7 +37,7 @@ const COOKIE_CHALLENGE: &str = "Cookie realm=\"Gatepost\"";
 
 /// Whether the path takes a form that needs no login.
 pub(in crate::http) fn takes_form(path: &str) -> bool {
-    matches!(path, LOGIN | LOGOUT | release::PATH)
+    matches!(path, LOGIN | LOGOUT | digest::PATH | release::PATH)
 }
 
 /// Refuses a form that is too long before it is read.

@@ -1,6 +1,7 @@
 //! Contents of a site: the user's pages, files and forms, the dashboard and the user guide.
 
 pub(super) mod assets;
+pub(super) mod digest;
 pub(super) mod error_page;
 pub(super) mod files;
 mod forms;

@@ -16,7 +16,7 @@ use super::signature::{add_signed_fields, without_value};
 
 /// The fields that are signed, where a mail has them. Each is listed once more than the mail has
 /// it, so that none can be added (RFC 6376, section 8.15).
-const SIGNED_FIELDS: [&str; 13] = [
+const SIGNED_FIELDS: [&str; 15] = [
     "from",
     "to",
     "cc",
@@ -30,6 +30,9 @@ const SIGNED_FIELDS: [&str; 13] = [
     "content-type",
     "content-transfer-encoding",
     "auto-submitted",
+    // RFC 8058, section 4.
+    "list-unsubscribe",
+    "list-unsubscribe-post",
 ];
 /// Characters of a signature in one line.
 const LINE_LENGTH: usize = 70;

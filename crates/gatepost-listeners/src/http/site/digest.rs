@@ -1,0 +1,106 @@
+//! `/gatepost/digest`: the page by which a recipient stops the digests of the quarantine.
+//!
+//! The ticket in the link is the permission, as for `/gatepost/release`. A mail program may stop
+//! the digests without the page, by a request that only says so (RFC 8058, section 3.2).
+
+use std::sync::Arc;
+
+use gatepost_operations::quarantine_digest::DigestRecipient;
+use gatepost_operations::{AdminChange, Operations};
+use serde_json::json;
+
+use super::plain_page::PlainPage;
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::origin;
+use crate::http::request::{HttpRequest, expect_method, parse_form};
+use crate::http::response::HttpResponse;
+
+/// The path of the page.
+pub(super) const PATH: &str = "/gatepost/digest";
+/// The name of the ticket in the link and in the form.
+const TICKET: &str = "ticket";
+
+/// The page with the form, or the outcome of the form.
+pub(in crate::http) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &HttpRequest,
+) -> Result<HttpResponse, HttpError> {
+    expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
+    let operations = context.services.operations.as_ref();
+    let operations = operations.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
+    let mut ticket = request.query_value(TICKET).unwrap_or_default();
+    let mut wanted = None;
+    if request.method() == "POST" {
+        origin::expect_own(request)?;
+        for (name, value) in parse_form(&String::from_utf8_lossy(&request.body)) {
+            match (name.as_str(), value.as_str()) {
+                (TICKET, _) => ticket = value,
+                ("List-Unsubscribe", "One-Click") | ("action", "stop") => wanted = Some(false),
+                ("action", "start") => wanted = Some(true),
+                _ => {}
+            }
+        }
+    }
+    let Some(mut recipient) = operations.digest_recipient(ticket.clone()).await? else {
+        let mut page = begin();
+        page.markup(
+            "<p role=\"status\">This link is not valid. Open the whole link of the mail, as one \
+             line.</p>\n",
+        );
+        return Ok(page.end(403));
+    };
+    if let Some(is_on) = wanted {
+        operations.switch_digests(&recipient, is_on).await?;
+        recipient.is_on = is_on;
+        audit(operations, request, &recipient).await;
+    }
+    Ok(form(&ticket, &recipient))
+}
+
+fn form(ticket: &str, recipient: &DigestRecipient) -> HttpResponse {
+    let (state, action, label) = if recipient.is_on {
+        ("are sent", "stop", "Stop the digests")
+    } else {
+        ("are not sent", "start", "Send digests again")
+    };
+    let mut page = begin();
+    page.markup("<p role=\"status\">Digests of the quarantine ");
+    page.markup(state);
+    page.markup(" to <b dir=\"auto\">");
+    page.text(&recipient.name);
+    page.markup("</b>.</p>\n<form method=\"post\" action=\"/gatepost/digest\">\n");
+    page.hidden(TICKET, ticket);
+    page.markup(
+        "<p class=\"actions\"><button type=\"submit\" class=\"main\" name=\"action\" value=\"",
+    );
+    page.markup(action);
+    page.markup("\">");
+    page.markup(label);
+    page.markup("</button></p>\n</form>\n");
+    page.end(200)
+}
+
+fn begin() -> PlainPage {
+    let mut page = PlainPage::begin("Digests of the quarantine", "release", None);
+    page.brand("Digests of the quarantine");
+    page
+}
+
+async fn audit(operations: &Operations, request: &HttpRequest, recipient: &DigestRecipient) {
+    let action = if recipient.is_on {
+        "start digests by link"
+    } else {
+        "stop digests by link"
+    };
+    let change = AdminChange {
+        user: None,
+        peer: request.peer,
+        action: action.to_owned(),
+        details: json!({ "recipient": recipient.name }),
+    };
+    if let Err(error) = operations.audit(change).await {
+        tracing::error!(target: "audit", %error, "the change could not be recorded in the audit \
+            log");
+    }
+}
