@@ -10,6 +10,7 @@ use minijinja::value::{Kwargs, Value, ValueIter};
 use minijinja::{Environment, Error, ErrorKind};
 
 use super::live_span::{add_live_filters, add_live_functions};
+use super::numbers::add_number_filters;
 use super::present::with_present;
 use super::shown::ShownPublication;
 use super::{check_memory, own};
@@ -55,6 +56,7 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
     });
     add_live_functions(environment);
     add_live_filters(environment);
+    add_number_filters(environment);
     environment.add_function("call", |path: &str, named: Kwargs| {
         check_memory()?;
         let mut arguments = Vec::new();

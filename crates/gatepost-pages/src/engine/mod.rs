@@ -12,6 +12,7 @@
 pub(crate) mod check;
 mod functions;
 mod live_span;
+mod numbers;
 mod present;
 mod shown;
 

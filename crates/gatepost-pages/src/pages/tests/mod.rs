@@ -194,6 +194,32 @@ async fn the_engine_renders_history_and_includes() {
     );
 }
 
+/// A visitor's parameter cannot make a page fail. The cases are those of Jinja's filters.
+#[tokio::test]
+async fn a_text_that_is_no_number_becomes_the_default() {
+    for (expression, expected) in [
+        ("'7'|int + 1", "8"),
+        ("' 7'|int", "7"),
+        ("'7.9'|int", "7"),
+        ("request.query.name|int", "0"),
+        ("request.query.name|int(10)", "10"),
+        ("request.query.name|int(default=10)", "10"),
+        ("request.query.none|int(10)", "10"),
+        ("'7'|int(10)", "7"),
+        ("request.query.name|float", "0.0"),
+        ("'1.5'|float + 1", "2.5"),
+    ] {
+        let folder = folder_with(&format!("{{{{ {expression} }}}}"));
+        let html = folder.render("/page").await;
+        assert_eq!(html.as_deref(), Ok(expected), "{expression}");
+    }
+    for misuse in ["[]|int", "'x'|int(other=1)"] {
+        let folder = folder_with(&format!("{{{{ {misuse} }}}}"));
+        let failed = folder.render("/page").await;
+        assert!(matches!(failed, Err(RenderError::Template(_))), "{misuse}");
+    }
+}
+
 #[tokio::test]
 async fn a_faulty_template_names_file_and_line() {
     let folder = folder_with("one\n{% if %}\n");
