@@ -61,7 +61,7 @@ test("a procedure is tried on stored messages, activated and undone", async () =
   const { page, faults, close } = await open("/#procedures");
   await page.getByRole("button", { name: "/limit" }).click();
   const text = page.locator("#editor-text");
-  assert.equal(await text.inputValue(), ACCEPTS);
+  await waitUntil("the editor shows the text in force", async () => (await text.inputValue()) === ACCEPTS);
   await text.fill(`return function(message)\n    return "rejct", message.subjct\nend\n`);
   await page.getByRole("button", { name: "Try on stored messages" }).click();
   await page.locator("#editor-status", { hasText: "The text has errors." }).waitFor();
@@ -84,7 +84,7 @@ test("a procedure is tried on stored messages, activated and undone", async () =
   assert.equal((await publish()).status, 422);
   await page.getByRole("button", { name: "Undo the last change" }).click();
   await page.locator("#editor-status", { hasText: "The text before the last change is in force." }).waitFor();
-  assert.equal(await text.inputValue(), ACCEPTS);
+  await waitUntil("the editor shows the text in force", async () => (await text.inputValue()) === ACCEPTS);
   assert.equal((await publish()).status, 200);
   // A browser's own word for an answer of status 422 is no fault of the page.
   assert.deepEqual(faults.filter((fault) => !fault.includes("422")), []);
