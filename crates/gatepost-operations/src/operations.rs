@@ -68,9 +68,10 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Records a change in the audit log.
-    pub async fn audit(&self, change: AdminChange) -> Result<(), OperationError> {
-        self.blocking(move |operations| {
+    /// Records a change that was made in the audit log. The server's log tells of a failure, since
+    /// the change cannot be taken back.
+    pub async fn audit(&self, change: AdminChange) {
+        let recorded = self.blocking(move |operations| {
             operations.audit_log.record(&AuditEntry {
                 actor: change.user.as_deref().unwrap_or(ANONYMOUS),
                 origin: &format!("http {}", change.peer),
@@ -78,8 +79,14 @@ impl Operations {
                 details: change.details,
             });
             Ok(())
-        })
-        .await
+        });
+        if let Err(error) = recorded.await {
+            tracing::error!(
+                target: "audit",
+                %error,
+                "the change could not be recorded in the audit log"
+            );
+        }
     }
 
     /// The last changes in the audit log, newest first.

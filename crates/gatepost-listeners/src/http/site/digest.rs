@@ -27,7 +27,7 @@ pub(in crate::http) async fn respond(
     request: &HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
-    let operations = context.services.operations.as_ref();
+    let operations = context.operations();
     let operations = operations.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
     let mut ticket = request.query_value(TICKET).unwrap_or_default();
     let mut wanted = None;
@@ -99,8 +99,5 @@ async fn audit(operations: &Operations, request: &HttpRequest, recipient: &Diges
         action: action.to_owned(),
         details: json!({ "recipient": recipient.name }),
     };
-    if let Err(error) = operations.audit(change).await {
-        tracing::error!(target: "audit", %error, "the change could not be recorded in the audit \
-            log");
-    }
+    operations.audit(change).await;
 }

@@ -28,7 +28,7 @@ pub(in crate::http) async fn respond(
     request: &HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
-    let operations = context.services.operations.as_ref();
+    let operations = context.operations();
     let operations = operations.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
     if request.method() == "POST" {
         return release(operations, request).await;
@@ -103,8 +103,5 @@ async fn audit(
             "allowed_sender": allowed_sender,
         }),
     };
-    if let Err(error) = operations.audit(change).await {
-        tracing::error!(target: "audit", %error, "the change could not be recorded in the audit \
-            log");
-    }
+    operations.audit(change).await;
 }
