@@ -68,8 +68,8 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Records a change that was made in the audit log. The server's log tells of a failure, since
-    /// the change cannot be taken back.
+    /// Records in the audit log a change that was made. A failure appears in the server's log only,
+    /// since the change is in force already.
     pub async fn audit(&self, change: AdminChange) {
         let recorded = self.blocking(move |operations| {
             operations.audit_log.record(&AuditEntry {
