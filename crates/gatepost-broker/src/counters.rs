@@ -95,6 +95,11 @@ impl DropCounters {
         self.0[cause as usize].load(Ordering::Relaxed)
     }
 
+    /// The sum of all causes.
+    pub(crate) fn total(&self) -> u64 {
+        DropCause::ALL.into_iter().map(|cause| self.of(cause)).sum()
+    }
+
     /// Every cause with its sum.
     pub(crate) fn by_cause(&self) -> Vec<(DropCause, u64)> {
         let causes = DropCause::ALL.into_iter();

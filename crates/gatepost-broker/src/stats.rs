@@ -1,6 +1,7 @@
 //! The broker's figures, for the dashboard, metrics and `$SYS`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::acknowledged::AcknowledgedDeliveries;
@@ -10,6 +11,7 @@ use crate::session::Session;
 use crate::session_table::SessionTable;
 use crate::settings::SlowSubscriber;
 use crate::shared::BrokerShared;
+use crate::stream_queue::StreamQueue;
 
 /// One topic's traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,42 +205,126 @@ pub(crate) fn session(table: &SessionTable, client_id: &str) -> Option<SessionSt
     table.find(client_id).map(|session| of_session(&session))
 }
 
-/// The sessions and readers with the longest queues, longest first.
-pub(crate) fn longest_queues(table: &SessionTable, count: usize) -> Vec<SessionStats> {
-    let sessions = table.all();
-    let mut queues: Vec<_> = sessions.iter().map(|session| of_session(session)).collect();
-    let streams = table.shared().live_streams();
-    queues.extend(streams.iter().map(|reader| {
-        let dropped = reader.dropped.load(Ordering::Relaxed);
-        SessionStats {
-            client: reader.name.clone(),
-            user: None,
-            kind: reader.kind.into(),
-            connected: true,
-            subscriptions: reader.filters,
-            queued: reader.len(),
-            unfinished: reader.len(),
-            queued_bytes: 0,
-            delivered: reader.delivered.load(Ordering::Relaxed),
-            dropped,
-            dropped_by: (dropped > 0)
-                .then_some((DropCause::StreamFull, dropped))
-                .into_iter()
-                .collect(),
-            policy: SlowSubscriber::DropOldest,
+/// A subscriber of either kind, ranked before its figures are made into texts.
+enum RankedSubscriber {
+    Session(Arc<Session>),
+    Reader(Arc<StreamQueue>),
+}
+
+/// The messages that wait for a subscriber, those that it missed, and those delivered to it.
+type QueueRank = (usize, u64, u64);
+
+impl RankedSubscriber {
+    fn rank(&self) -> QueueRank {
+        match self {
+            Self::Session(session) => (
+                session.lock().queued(),
+                session.dropped.total(),
+                session.delivered.load(Ordering::Relaxed),
+            ),
+            Self::Reader(reader) => (
+                reader.len(),
+                reader.dropped.load(Ordering::Relaxed),
+                reader.delivered.load(Ordering::Relaxed),
+            ),
         }
-    }));
-    queues.sort_unstable_by(|a, b| {
-        let rank = |session: &SessionStats| (session.queued, session.dropped, session.delivered);
-        rank(b).cmp(&rank(a)).then_with(|| a.client.cmp(&b.client))
-    });
-    keep(&mut queues, count);
-    queues
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Session(session) => session.client_id(),
+            Self::Reader(reader) => &reader.name,
+        }
+    }
+
+    fn stats(&self) -> SessionStats {
+        match self {
+            Self::Session(session) => of_session(session),
+            Self::Reader(reader) => of_reader(reader),
+        }
+    }
+}
+
+fn of_reader(reader: &StreamQueue) -> SessionStats {
+    let dropped = reader.dropped.load(Ordering::Relaxed);
+    let queued = reader.len();
+    SessionStats {
+        client: reader.name.clone(),
+        user: None,
+        kind: reader.kind.into(),
+        connected: true,
+        subscriptions: reader.filters,
+        queued,
+        unfinished: queued,
+        queued_bytes: 0,
+        delivered: reader.delivered.load(Ordering::Relaxed),
+        dropped,
+        dropped_by: (dropped > 0)
+            .then_some((DropCause::StreamFull, dropped))
+            .into_iter()
+            .collect(),
+        policy: SlowSubscriber::DropOldest,
+    }
+}
+
+/// The sessions and readers with the longest queues, longest first. All are ranked, and texts are
+/// made of these few only: a server may have tens of thousands.
+pub(crate) fn longest_queues(table: &SessionTable, count: usize) -> Vec<SessionStats> {
+    let sessions = table.all().into_iter().map(RankedSubscriber::Session);
+    let streams = table.shared().live_streams();
+    let readers = streams.into_iter().map(RankedSubscriber::Reader);
+    let mut ranked: Vec<_> = sessions
+        .chain(readers)
+        .map(|subscriber| (subscriber.rank(), subscriber))
+        .collect();
+    let longest_first = |a: &(QueueRank, RankedSubscriber), b: &(QueueRank, RankedSubscriber)| {
+        b.0.cmp(&a.0).then_with(|| a.1.name().cmp(b.1.name()))
+    };
+    if count < ranked.len() {
+        ranked.select_nth_unstable_by(count, longest_first);
+        ranked.truncate(count);
+    }
+    ranked.sort_unstable_by(longest_first);
+    ranked.iter().map(|(_, one)| one.stats()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use gatepost_message::{Publication, Topic, TopicFilter};
+
     use super::keep;
+    use crate::{Broker, BrokerSettings, ReaderOptions};
+
+    #[test]
+    fn the_longest_queues_come_first_and_the_rest_is_left_out() {
+        let broker = Broker::new(BrokerSettings::default());
+        let read = |name: &str, filter: &str| {
+            let filter = TopicFilter::new(filter).expect("a filter");
+            let name = name.to_owned();
+            let options = ReaderOptions {
+                name,
+                ..ReaderOptions::default()
+            };
+            broker.subscribe_stream(&[filter], options)
+        };
+        let _readers = [
+            read("none", "other"),
+            read("two", "topic/b"),
+            read("three", "#"),
+            read("also two", "topic/b"),
+            read("one", "topic/a"),
+        ];
+        let mut publisher = broker.publisher();
+        for topic in ["topic/a", "topic/b", "topic/b"] {
+            let topic = Topic::new(topic).expect("a topic");
+            publisher.publish(Publication::new(topic, "x"));
+        }
+        let stats = broker.stats(0, 3);
+        let queues = stats.queues.iter().map(|one| (&*one.client, one.queued));
+        let expected = [("three", 3), ("also two", 2), ("two", 2)];
+        assert_eq!(queues.collect::<Vec<_>>(), expected);
+        assert_eq!(broker.stats(0, 9).queues.len(), 5);
+    }
 
     #[test]
     fn entries_that_are_left_out_hold_no_memory() {

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use gatepost_message::is_bridge_state;
 
+use crate::access_generation::AccessGeneration;
 use crate::credentials::{AnonymousAccess, LoginOrigin};
 use crate::live_snapshot::LiveSnapshot;
 use crate::mount::Mount;
@@ -24,15 +25,12 @@ pub struct Identity {
 }
 
 struct IdentityState {
-    live: Arc<LiveSnapshot>,
+    generation: AccessGeneration,
     user: Option<Arc<str>>,
     client: Option<Box<str>>,
     basis: Arc<LoginBasis>,
     /// Unix seconds.
     expires: Option<u64>,
-    /// Whether the browser's session, which this identity belongs to, has ended; `None` for an
-    /// identity without such a session.
-    session_ended: Option<Arc<AtomicBool>>,
     permissions: ArcSwap<Permissions>,
 }
 
@@ -92,9 +90,11 @@ impl Identity {
                 user,
                 basis,
                 expires,
-                session_ended,
                 permissions: ArcSwap::from_pointee(permissions),
-                live,
+                generation: AccessGeneration {
+                    live,
+                    session_ended,
+                },
             }),
         }
     }
@@ -105,7 +105,7 @@ impl Identity {
         let inner = &*self.inner;
         let expires = inner.expires.map_or(expires, |own| own.min(expires));
         Self::of(
-            inner.live.clone(),
+            inner.generation.live.clone(),
             inner.user.clone(),
             inner.client.as_deref(),
             inner.basis.clone(),
@@ -118,11 +118,11 @@ impl Identity {
     pub fn for_client(&self, client: Option<&str>) -> Self {
         let inner = &*self.inner;
         Self::of(
-            inner.live.clone(),
+            inner.generation.live.clone(),
             inner.user.clone(),
             client,
             inner.basis.clone(),
-            (inner.expires, inner.session_ended.clone()),
+            (inner.expires, inner.generation.session_ended.clone()),
         )
     }
 
@@ -160,20 +160,14 @@ impl Identity {
     }
 
     /// The generation of users and rules that the answers are based on. If the number has changed,
-    /// an access that was allowed before may be denied. One atomic load, or two if the login is a
-    /// browser's session, whose end changes the number too.
+    /// an access that was allowed before may be denied.
     pub fn generation(&self) -> u64 {
-        if self.has_ended() {
-            u64::MAX
-        } else {
-            self.inner.live.generation()
-        }
+        self.inner.generation.number()
     }
 
-    /// Whether the login was a browser's session, and the session has ended.
-    fn has_ended(&self) -> bool {
-        let ended = self.inner.session_ended.as_ref();
-        ended.is_some_and(|ended| ended.load(Ordering::Acquire))
+    /// The source of [`generation`](Self::generation).
+    pub fn access_generation(&self) -> AccessGeneration {
+        self.inner.generation.clone()
     }
 
     /// Whether the peer has this access to `topic`. For [`Access::Subscribe`] use
@@ -194,7 +188,7 @@ impl Identity {
         if !decision.is_allowed() && client_id.is_some_and(|id| is_bridge_state(topic, id)) {
             return AccessDecision::Allow;
         }
-        self.inner.live.refusals.publication(decision)
+        self.inner.generation.live.refusals.publication(decision)
     }
 
     /// Whether the peer may subscribe to `filter` (for a shared subscription, the filter after
@@ -204,7 +198,7 @@ impl Identity {
         let decision = self.decide(Access::Subscribe, filter, |rules| {
             rules.may_subscribe(filter)
         });
-        self.inner.live.refusals.subscription(decision)
+        self.inner.generation.live.refusals.subscription(decision)
     }
 
     fn decide(
@@ -230,11 +224,12 @@ impl Identity {
     fn with_permissions<R>(&self, ask: impl FnOnce(&Permissions) -> R) -> Option<R> {
         let inner = &*self.inner;
         let expires = inner.expires;
-        if self.has_ended() || expires.is_some_and(|expires| unix_seconds() >= expires) {
+        if inner.generation.has_ended() || expires.is_some_and(|expires| unix_seconds() >= expires)
+        {
             return None;
         }
         let mut permissions = inner.permissions.load();
-        if permissions.generation != inner.live.generation() {
+        if permissions.generation != inner.generation.live.generation() {
             inner.renew();
             permissions = inner.permissions.load();
         }
@@ -245,9 +240,9 @@ impl Identity {
 impl IdentityState {
     #[cold]
     fn renew(&self) {
-        let snapshot = self.live.load();
+        let snapshot = self.generation.live.load();
         let (user, client) = (self.user.as_deref(), self.client.as_deref());
-        let banned = is_banned(&self.live, user);
+        let banned = is_banned(&self.generation.live, user);
         let permissions = Permissions::new(&snapshot, user, client, &self.basis, banned);
         self.permissions.store(Arc::new(permissions));
     }

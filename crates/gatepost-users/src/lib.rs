@@ -14,6 +14,7 @@
 //! - [`Identity::may`] takes no lock and does not allocate.
 
 mod access;
+mod access_generation;
 mod credentials;
 mod decision_cache;
 mod error;
@@ -45,6 +46,7 @@ mod token;
 mod users;
 
 pub use access::{Access, AccessDecision, AccessSet, Effect, UnknownAccess};
+pub use access_generation::AccessGeneration;
 pub use credentials::{AnonymousAccess, Credentials, LoginOrigin};
 pub use error::UsersError;
 pub use foreign_hash::is_known as is_foreign_hash;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use gatepost_message::TopicFilter;
-use gatepost_users::Identity;
+use gatepost_users::{AccessGeneration, Identity};
 
 /// The rights of a stream's reader, which decide whether the stream may continue.
 pub(super) struct StreamRights {
@@ -17,14 +17,18 @@ pub(super) struct StreamRights {
     is_local: bool,
     /// The generation of users and rules for which the rights were checked.
     checked: AtomicU64,
+    /// The present generation, beside `checked`, so that an event touches no memory of `identity`.
+    current: Option<AccessGeneration>,
 }
 
 impl StreamRights {
     /// The rights of an identity that may subscribe to all of these filters now; `None` if no login
     /// is needed.
     pub(super) fn new(identity: Option<Identity>, filters: &[TopicFilter], is_local: bool) -> Self {
-        let checked = identity.as_ref().map_or(0, Identity::generation);
+        let current = identity.as_ref().map(Identity::access_generation);
+        let checked = current.as_ref().map_or(0, AccessGeneration::number);
         Self {
+            current,
             filters: if identity.is_some() {
                 filters.to_vec()
             } else {
@@ -38,7 +42,7 @@ impl StreamRights {
 
     /// Whether users or rules have changed since they were checked. One load.
     pub(super) fn are_stale(&self) -> bool {
-        let current = self.identity.as_ref().map_or(0, Identity::generation);
+        let current = self.current.as_ref().map_or(0, AccessGeneration::number);
         self.checked.load(Ordering::Relaxed) != current
     }
 

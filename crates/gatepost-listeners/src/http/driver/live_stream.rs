@@ -82,7 +82,7 @@ impl Http1Connection {
         let socket = Arc::new(LiveSocket {
             stream,
             format,
-            rights,
+            rights: *rights,
             chunked,
             state: Mutex::new(LiveStreamState {
                 unsent: VecDeque::new(),
@@ -117,7 +117,7 @@ impl Http1Connection {
 struct LiveSocket {
     stream: Stream,
     format: StreamFormat,
-    rights: Box<StreamRights>,
+    rights: StreamRights,
     chunked: bool,
     state: Mutex<LiveStreamState>,
 }
