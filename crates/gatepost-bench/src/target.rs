@@ -7,19 +7,49 @@ use std::str::FromStr;
 use crate::error::BenchError;
 use crate::process::{Usage, WatchedServer};
 
-/// Protocols with their default ports.
-const SCHEMES: [(&str, u16); 11] = [
-    ("mqtt", 1883),
-    ("mqtt5", 1883),
-    ("ws", 80),
-    ("ws5", 80),
-    ("sse", 80),
-    ("websocket", 80),
-    ("nats", 4222),
-    ("http", 80),
-    ("spamd", 783),
-    ("smtp", 25),
-    ("call", 7887),
+/// The scheme of a URL.
+struct KnownScheme {
+    text: &'static str,
+    /// The protocol, whether it is encrypted or not.
+    protocol: &'static str,
+    is_encrypted: bool,
+    port: u16,
+}
+
+const fn plain(protocol: &'static str, port: u16) -> KnownScheme {
+    KnownScheme {
+        text: protocol,
+        protocol,
+        is_encrypted: false,
+        port,
+    }
+}
+
+const fn over_tls(text: &'static str, protocol: &'static str, port: u16) -> KnownScheme {
+    KnownScheme {
+        text,
+        protocol,
+        is_encrypted: true,
+        port,
+    }
+}
+
+const SCHEMES: [KnownScheme; 15] = [
+    plain("mqtt", 1883),
+    plain("mqtt5", 1883),
+    plain("ws", 80),
+    plain("ws5", 80),
+    plain("sse", 80),
+    plain("websocket", 80),
+    plain("nats", 4222),
+    plain("http", 80),
+    plain("spamd", 783),
+    plain("smtp", 25),
+    plain("call", 7887),
+    over_tls("mqtts", "mqtt", 8883),
+    over_tls("wss", "ws", 443),
+    over_tls("tls", "nats", 4222),
+    over_tls("https", "http", 443),
 ];
 
 /// A server's address, or a command line.
@@ -34,8 +64,10 @@ pub enum Endpoint {
 /// A server's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// One of the known schemes.
+    /// The protocol: a known scheme without encryption.
     pub scheme: &'static str,
+    /// Whether it is encrypted by TLS from the first byte.
+    pub is_encrypted: bool,
     /// Name or address, an IPv6 address in brackets.
     pub host: String,
     /// The port.
@@ -57,10 +89,15 @@ impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             scheme,
+            is_encrypted,
             host,
             port,
             path,
         } = self;
+        let known = SCHEMES
+            .iter()
+            .find(|known| known.protocol == *scheme && known.is_encrypted == *is_encrypted);
+        let scheme = known.map_or(*scheme, |known| known.text);
         write!(formatter, "{scheme}://{host}:{port}{path}")
     }
 }
@@ -97,8 +134,8 @@ impl FromStr for Endpoint {
                 Ok(Self::Command(words))
             };
         };
-        let known = SCHEMES.into_iter().find(|(name, _)| *name == scheme);
-        let (scheme, default_port) = known.ok_or_else(malformed)?;
+        let known = SCHEMES.into_iter().find(|known| known.text == scheme);
+        let known = known.ok_or_else(malformed)?;
         let (authority, path) = rest
             .find('/')
             .map_or((rest, ""), |slash| rest.split_at(slash));
@@ -110,14 +147,15 @@ impl FromStr for Endpoint {
                 &authority[..at],
                 authority[at + 1..].parse().map_err(|_| malformed())?,
             ),
-            None => (authority, default_port),
+            None => (authority, known.port),
         };
         if host.is_empty() {
             return Err(malformed());
         }
         let (host, path) = (host.to_owned(), path.to_owned());
         Ok(Self::Url(Url {
-            scheme,
+            scheme: known.protocol,
+            is_encrypted: known.is_encrypted,
             host,
             port,
             path,
@@ -232,6 +270,9 @@ mod tests {
             "http://[::1]:8080/a/b"
         );
         assert_eq!(url("http://[::1]").port, 80);
+        let encrypted = url("https://localhost/a");
+        assert_eq!((encrypted.scheme, encrypted.is_encrypted), ("http", true));
+        assert_eq!(encrypted.to_string(), "https://localhost:443/a");
         for text in [
             "gopher://x",
             "mqtt://",

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 /// Peer, scenario and its flags, and the figure that must be present and above 0.
-const RUNS: [(&str, &[&str], &str); 25] = [
+const RUNS: [(&str, &[&str], &str); 30] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
     ("bare-loop", IDLE, "logins per second"),
@@ -16,6 +16,10 @@ const RUNS: [(&str, &[&str], &str); 25] = [
     ("mosquitto", IDLE, "logins per second"),
     ("nats-server", FANOUT, "deliveries per second"),
     ("nats-server", FANOUT_MQTT, "deliveries per second"),
+    ("mosquitto-tls", FANOUT, "deliveries per second"),
+    ("mosquitto-tls", SUBSCRIBE, "subscriptions per second"),
+    ("nats-server-tls", FANOUT, "deliveries per second"),
+    ("nats-server-tls", SUBSCRIBE, "subscriptions per second"),
     ("rumqttd", FANOUT, "deliveries per second"),
     ("rumqttd", FANOUT_MQTT5, "deliveries per second"),
     ("rumqttd", SUBSCRIBE, "subscriptions per second"),
@@ -24,6 +28,7 @@ const RUNS: [(&str, &[&str], &str); 25] = [
     ("nchan", FANOUT_WS, "deliveries per second"),
     ("ntfy", FANOUT_SSE, "deliveries per second"),
     ("nginx", WEB, "317 B pages per second"),
+    ("nginx-tls", WEB, "317 B pages per second"),
     ("nginx-static", WEB, "317 B pages per second"),
     ("caddy", WEB, "317 B pages per second"),
     ("h2o", WEB, "317 B pages per second"),

@@ -56,7 +56,14 @@ impl AgentLink {
         receive_from: &'static str,
         will: Option<&[u8]>,
     ) -> Result<Self, BenchError> {
-        let Endpoint::Url(address @ Url { scheme: "mqtt", .. }) = url.parse()? else {
+        let Endpoint::Url(
+            address @ Url {
+                scheme: "mqtt",
+                is_encrypted: false,
+                ..
+            },
+        ) = url.parse()?
+        else {
             return Err(BenchError::Settings("--join takes mqtt://HOST:PORT".into()));
         };
         let stream = TcpStream::connect(address.address()?)

@@ -9,9 +9,11 @@
 //! bytes than requested; a short read means that the socket is drained, and that later bytes cause
 //! a new edge. At the end of the stream the loop reads until it has seen the end.
 
+mod channel;
 mod http;
 mod socket;
 
+pub use channel::{Channel, encrypted};
 pub use http::{ResponsePart, ResponseReader};
 pub use socket::{Dialer, raise_descriptor_limit};
 
@@ -21,9 +23,9 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use crate::clock::{self, Nanoseconds};
+use channel::ReceivedBytes;
 
 /// The maximum size of one read, and of a message that is not processed in parts.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
@@ -90,7 +92,7 @@ pub enum ConnectionClosed {
 }
 
 struct LoadConnection<C> {
-    socket: OwnedFd,
+    channel: Channel,
     conversation: C,
     connected: bool,
     /// Received bytes that are not a complete message yet.
@@ -119,7 +121,7 @@ impl<C> Loop<C> {
     }
 
     /// Adds a socket that is connecting.
-    pub fn add(&mut self, socket: OwnedFd, conversation: C) -> Result<usize, Errno> {
+    pub fn add(&mut self, channel: Channel, conversation: C) -> Result<usize, Errno> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() - 1
@@ -127,12 +129,12 @@ impl<C> Loop<C> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(
             &self.epoll,
-            &socket,
+            channel.socket(),
             EventData::new_u64(index as u64),
             flags,
         )?;
         self.links[index] = Some(LoadConnection {
-            socket,
+            channel,
             conversation,
             connected: false,
             tail: Vec::new(),
@@ -190,14 +192,14 @@ impl<C> Loop<C> {
             return;
         };
         if let Some(LoadConnection {
-            socket,
+            channel,
             mut conversation,
             ..
         }) = slot.take()
         {
             // The socket is closed first, so that the time of closing is included if it is
             // measured.
-            drop(socket);
+            drop(channel);
             self.free.push(index);
             conversation.closed(reason, shared);
         }
@@ -263,7 +265,7 @@ impl<C> Loop<C> {
         };
         let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         if !link.connected {
-            if let Ok(Err(error)) = sockopt::socket_error(&link.socket) {
+            if let Some(error) = link.channel.socket_error() {
                 return Err(ConnectionClosed::Failed(error));
             }
             if !flags.contains(EventFlags::OUT) {
@@ -276,7 +278,7 @@ impl<C> Loop<C> {
             link.connected = true;
             link.conversation.connected(shared, &mut link.outgoing);
         }
-        if !link.outgoing.is_empty() {
+        if !link.outgoing.is_empty() || link.channel.has_unsent() {
             flush(link).map_err(ConnectionClosed::Failed)?;
         }
         let ending = failed || flags.contains(EventFlags::RDHUP);
@@ -308,10 +310,9 @@ fn read<C: Conversation<Shared>, Shared>(
             buffer.resize(buffer.len() * 2, 0);
         }
         buffer[..kept].copy_from_slice(&link.tail);
-        let requested = buffer.len() - kept;
-        let count = match recv(&link.socket, &mut buffer[kept..], RecvFlags::empty()) {
-            Ok((0, _)) => return Err(ConnectionClosed::ByServer),
-            Ok((count, _)) => count,
+        let ReceivedBytes { count, is_drained } = match link.channel.receive(&mut buffer[kept..]) {
+            Ok(ReceivedBytes { count: 0, .. }) => return Err(ConnectionClosed::ByServer),
+            Ok(received) => received,
             Err(Errno::AGAIN) => return Ok(()),
             Err(Errno::INTR) => continue,
             Err(error) => return Err(ConnectionClosed::Failed(error)),
@@ -335,7 +336,7 @@ fn read<C: Conversation<Shared>, Shared>(
         if !link.outgoing.is_empty() {
             flush(link).map_err(ConnectionClosed::Failed)?;
         }
-        if count < requested && !ending {
+        if is_drained && !ending {
             return Ok(());
         }
     }
@@ -343,23 +344,9 @@ fn read<C: Conversation<Shared>, Shared>(
 
 /// Writes as many bytes as the socket accepts; the rest waits for the next event.
 fn flush<C>(link: &mut LoadConnection<C>) -> Result<(), Errno> {
-    let mut sent = 0;
-    while sent < link.outgoing.len() {
-        match send(&link.socket, &link.outgoing[sent..], SendFlags::NOSIGNAL) {
-            Ok(count) => sent += count,
-            Err(Errno::AGAIN) => break,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if sent == link.outgoing.len() {
-        if link.outgoing.capacity() > KEPT_BUFFER_BYTES {
-            link.outgoing = Vec::new();
-        } else {
-            link.outgoing.clear();
-        }
-    } else {
-        link.outgoing.drain(..sent);
+    link.channel.send(&mut link.outgoing)?;
+    if link.outgoing.is_empty() && link.outgoing.capacity() > KEPT_BUFFER_BYTES {
+        link.outgoing = Vec::new();
     }
     Ok(())
 }

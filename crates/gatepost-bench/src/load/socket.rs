@@ -7,6 +7,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::Channel;
+
 /// Number of further addresses of this machine to connect from when one has no free port: 127.0.0.2
 /// …
 const MORE_SOURCES: u8 = 100;
@@ -18,18 +20,28 @@ const MORE_SOURCES: u8 = 100;
 #[derive(Debug, Clone)]
 pub struct Dialer {
     server: SocketAddr,
+    is_encrypted: bool,
     /// The last byte of 127.0.0.x; 0 lets the kernel choose.
     source: u8,
 }
 
 impl Dialer {
-    /// A dialer for this server.
-    pub const fn new(server: SocketAddr) -> Self {
-        Self { server, source: 0 }
+    /// A dialer for this server, over TLS or not.
+    pub const fn new(server: SocketAddr, is_encrypted: bool) -> Self {
+        Self {
+            server,
+            is_encrypted,
+            source: 0,
+        }
     }
 
-    /// A non-blocking socket that is connecting, without Nagle's delay.
-    pub fn dial(&mut self) -> Result<OwnedFd, Errno> {
+    /// A non-blocking connection that is being opened, without Nagle's delay.
+    pub fn dial(&mut self) -> Result<Channel, Errno> {
+        let encrypted_for = self.is_encrypted.then(|| self.server.ip());
+        Channel::new(self.socket()?, encrypted_for)
+    }
+
+    fn socket(&mut self) -> Result<OwnedFd, Errno> {
         loop {
             match self.dial_from(self.source) {
                 Err(Errno::ADDRNOTAVAIL) if self.may_use_more() => {

@@ -255,7 +255,7 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 24] = built_in![
+const BUILT_IN: [(&str, &str); 28] = built_in![
     "bare-loop",
     "caddy",
     "curl",
@@ -264,15 +264,19 @@ const BUILT_IN: [(&str, &str); 24] = built_in![
     "gatepost",
     "gatepost-bridge",
     "gatepost-sizecheck",
+    "gatepost-tls",
     "gatepost-transit",
     "h2o",
     "minimal-c",
     "mosquitto",
     "mosquitto-bridge",
+    "mosquitto-tls",
     "nats-server",
+    "nats-server-tls",
     "nchan",
     "nginx",
     "nginx-static",
+    "nginx-tls",
     "ntfy",
     "rspamd",
     "rumqttd",

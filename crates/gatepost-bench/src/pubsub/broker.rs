@@ -8,6 +8,7 @@ use gatepost_mqtt::PacketId;
 
 use super::{BrokerProtocol, PacketReader, mqtt, nats, websocket};
 use crate::error::BenchError;
+use crate::load::Dialer;
 use crate::target::Url;
 
 /// One protocol and address of one server.
@@ -16,6 +17,7 @@ pub struct BrokerEndpoint {
     protocol: BrokerProtocol,
     /// Its address.
     pub address: SocketAddr,
+    is_encrypted: bool,
     /// Name and port, for `Host:`.
     authority: String,
     /// Path and query; `{topic}` stands for the topic, `{flat_topic}` for it with dashes.
@@ -31,6 +33,7 @@ impl BrokerEndpoint {
         Ok(Some(Self {
             protocol,
             address: url.address()?,
+            is_encrypted: url.is_encrypted,
             authority: format!("{}:{}", url.host, url.port),
             path: if url.path.is_empty() {
                 "/".to_owned()
@@ -38,6 +41,11 @@ impl BrokerEndpoint {
                 url.path.clone()
             },
         }))
+    }
+
+    /// A dialer for its address.
+    pub const fn dialer(&self) -> Dialer {
+        Dialer::new(self.address, self.is_encrypted)
     }
 
     /// A reader for a new connection.

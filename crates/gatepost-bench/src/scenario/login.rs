@@ -3,7 +3,7 @@
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::{ConnectionClosed, Conversation, Dialer, Loop};
+use crate::load::{ConnectionClosed, Conversation, Loop};
 use crate::progress::RunProgress;
 use crate::pubsub::{BrokerEndpoint, PacketEvent, PacketReader};
 use crate::target::RunningTarget;
@@ -153,7 +153,7 @@ impl LoginPlan<'_> {
         new: impl Fn(&BrokerEndpoint, usize) -> C,
     ) -> Result<(), BenchError> {
         let deadline = clock::now() + self.seconds_max * clock::SECOND;
-        let mut dialer = Dialer::new(shared.logins().broker.address);
+        let mut dialer = shared.logins().broker.dialer();
         let mut waiting = 0..self.count;
         while shared.logins().logged_in < self.count {
             let mut dialed = 0;

@@ -109,7 +109,8 @@ impl Scenario for SubscribeBurst {
         target: &RunningTarget,
         progress: &RunProgress,
     ) -> Result<RunOutcome, BenchError> {
-        const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
+        const TAKES: &str =
+            "mqtt://, mqtt5://, ws://, ws5://, nats://, mqtts://, wss:// or tls://HOST:PORT";
         let url = target.url("subscribe", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
         let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
         let mut burst = Burst::new(&self.arguments, broker);

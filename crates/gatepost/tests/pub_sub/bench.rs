@@ -93,6 +93,27 @@ fn the_bench_finds_nothing_lost_over_any_protocol() {
 }
 
 #[test]
+fn the_bench_finds_nothing_lost_over_tls() {
+    let fanout = "fanout --publishers 2 --subscribers 20 --rate 50 --size 20000 --seconds 1 \
+                  --warm-up 0 --drain 20";
+    for way in ["", " --over ws"] {
+        let run = bench_of("gatepost-tls", &format!("{fanout}{way}"));
+        for fault in ["lost", "duplicates", "out of order"] {
+            assert_none(&run, fault, way);
+        }
+        assert_eq!(run["latencies"][0]["count"], 1_000, "{way}");
+    }
+    let run = bench_of("gatepost-tls", "subscribe --users 5 --topics 1000");
+    assert_none(&run, "failed", "subscribe");
+    for way in ["", " --keep-alive"] {
+        let web = "web --sizes 204800 --seconds 0.5 --warm-up 0.1";
+        let run = bench_of("gatepost-tls", &format!("{web}{way}"));
+        assert_none(&run, "204800 B errors per second", way);
+        assert!(figure(&run, "204800 B pages per second") > 0.0, "{way}");
+    }
+}
+
+#[test]
 fn the_bench_finds_nothing_lost_over_a_bridge() {
     // At QoS 1, so that nothing is lost before the bridge is connected.
     let fanout = "fanout --publishers 2 --subscribers 2 --rate 50 --size 100 --seconds 1 \

@@ -104,7 +104,7 @@ impl Scenario for Calls {
         progress: &RunProgress,
     ) -> Result<RunOutcome, BenchError> {
         let url = target.url("calls", &["call"], "call://HOST:PORT")?;
-        let mut dialer = Dialer::new(url.address()?);
+        let mut dialer = Dialer::new(url.address()?, false);
         let mut sessions: Loop<CallerConnection> = Loop::new()?;
         let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
         let mut window = MeasurementWindow::open(target, progress, warm_up, seconds)?;

@@ -10,7 +10,7 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{ConnectionClosed, Conversation, Dialer, Loop, ReceiveOutcome};
+use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome};
 use crate::pubsub::{MessageStamp, PacketEvent, PacketReader};
 
 /// The time within which the publishers must be ready.
@@ -120,7 +120,7 @@ impl<'plan> Publishers<'plan> {
     /// Connects and logs in all publishers.
     pub(crate) fn connect(plan: &'plan Plan) -> Result<Self, BenchError> {
         let mut connections = Loop::new()?;
-        let mut dialer = Dialer::new(plan.publish_at.address);
+        let mut dialer = plan.publish_at.dialer();
         let mut indices = Vec::new();
         for number in plan.publisher_share.clone() {
             let publisher = LoadPublisher {

@@ -9,7 +9,7 @@ use super::measured::ReceiveTotals;
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use crate::load::{self, ConnectionClosed, Conversation, Dialer, Loop};
+use crate::load::{self, ConnectionClosed, Conversation, Loop};
 use crate::pubsub::{MessageStamp, PacketEvent, PacketReader, Tracker};
 
 /// Number of subscribers that connect at the same time, per thread.
@@ -106,7 +106,7 @@ impl<'plan> Receivers<'plan> {
         workers: usize,
     ) -> Result<ReceiveTotals, BenchError> {
         let mut connections: Loop<FanoutSubscriber> = Loop::new()?;
-        let mut dialer = Dialer::new(plan.subscribe_at.address);
+        let mut dialer = plan.subscribe_at.dialer();
         let mut shared = Self {
             plan,
             stage,

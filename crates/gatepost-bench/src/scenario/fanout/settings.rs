@@ -12,8 +12,8 @@ use crate::pubsub::{BrokerEndpoint, STAMP_BYTES};
 use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::{Endpoint, RunningTarget, Url};
 
-const TAKES: &str =
-    "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats://, sse:// or websocket://";
+const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats://, sse:// or \
+                     websocket://; over TLS mqtts://, wss:// or tls:// (NATS)";
 const SCHEMES: [&str; 7] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse", "websocket"];
 
 /// Settings of FANOUT.

@@ -27,6 +27,9 @@ pub(super) struct ScanServer {
 
 impl ScanServer {
     pub(super) fn new(url: &Url) -> Result<Self, BenchError> {
+        if url.is_encrypted {
+            return Err(BenchError::server(url, "SCAN does not use TLS"));
+        }
         Ok(Self {
             url: url.clone(),
             address: url.address()?,

@@ -97,7 +97,7 @@ impl Scenario for Smtp {
         progress: &RunProgress,
     ) -> Result<RunOutcome, BenchError> {
         let url = target.url("smtp", &["smtp"], "smtp://HOST:PORT")?;
-        let mut dialer = Dialer::new(url.address()?);
+        let mut dialer = Dialer::new(url.address()?, false);
         let mut sessions: Loop<SmtpLoadSession> = Loop::new()?;
         let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
         let mut window = MeasurementWindow::open(target, progress, warm_up, seconds)?;

@@ -1,29 +1,43 @@
 //! Checks that a server returns the expected page.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::error::BenchError;
-use crate::target::RunningTarget;
+use crate::load::encrypted;
+use crate::target::{RunningTarget, Url};
 
 /// The time limit of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The whole response to a request.
+fn exchange(mut stream: impl Read + Write, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    stream.write_all(request)?;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        // Some servers close without TLS's close_notify.
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof && !answer.is_empty() => Ok(answer),
+        read => read.map(|_| answer),
+    }
+}
 
 /// Fetches a page once: figures of an error page, or of a page whose insertion point was not
 /// replaced, would be worthless.
 pub(super) fn check_page(
     target: &RunningTarget,
-    address: SocketAddr,
+    url: &Url,
     request: &[u8],
 ) -> Result<(), BenchError> {
+    let address = url.address()?;
     let fetch = || -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect(address)?;
+        let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.write_all(request)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        Ok(answer)
+        if url.is_encrypted {
+            exchange(encrypted(stream)?, request)
+        } else {
+            exchange(stream, request)
+        }
     };
     let answer = fetch().map_err(|error| {
         let reason = match error.kind() {

@@ -1,7 +1,5 @@
 //! One size: clients fetch back to back for a fixed time, and WebStone's figures are computed.
 
-use std::net::SocketAddr;
-
 use super::WebArguments;
 use super::client::{WebClient, WebTotals};
 use crate::clock::{self, Nanoseconds};
@@ -19,12 +17,11 @@ pub(super) struct MeasuredSize {
 /// Fetches pages; `report` is called with the progress and the rate.
 pub(super) fn measure(
     arguments: &WebArguments,
-    address: SocketAddr,
+    mut dialer: Dialer,
     request: Vec<u8>,
     mut report: impl FnMut(f64, f64),
 ) -> Result<MeasuredSize, BenchError> {
     let mut clients: Loop<WebClient> = Loop::new()?;
-    let mut dialer = Dialer::new(address);
     let begin = clock::now() + clock::from_seconds(arguments.warm_up);
     let end = begin + clock::from_seconds(arguments.seconds);
     let mut shared = WebTotals::new(

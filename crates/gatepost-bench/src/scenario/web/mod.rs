@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{FloorOf, Scenario, page};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
+use crate::load::Dialer;
 use crate::outcome::{Headline, RunOutcome};
 use crate::peer::PeerDefinition;
 use crate::process::Sampler;
@@ -140,8 +141,8 @@ impl Scenario for Web {
         target: &RunningTarget,
         progress: &RunProgress,
     ) -> Result<RunOutcome, BenchError> {
-        let url = target.url("web", &["http"], "http://HOST:PORT/PATH")?;
-        let address = url.address()?;
+        let url = target.url("web", &["http"], "http:// or https://HOST:PORT/PATH")?;
+        let dialer = Dialer::new(url.address()?, url.is_encrypted);
         let mut outcome = RunOutcome::default();
         let sampler = Sampler::start(target.watched.clone());
         outcome.original.push(measure::heading());
@@ -157,16 +158,17 @@ impl Scenario for Web {
             } else {
                 path
             };
-            check::check_page(target, address, &request(&url.host, &path, false))?;
+            check::check_page(target, url, &request(&url.host, &path, false))?;
             progress.together()?;
             let before = target.usage();
             let done = number as f64 / sizes.len() as f64;
             let request = request(&url.host, &path, self.arguments.keep_alive);
-            let measured = measure::measure(&self.arguments, address, request, |share, hits| {
-                progress.update(done + share / sizes.len() as f64, || {
-                    format!("{size} B, {hits:.0}/s")
-                });
-            })?;
+            let measured =
+                measure::measure(&self.arguments, dialer.clone(), request, |share, hits| {
+                    progress.update(done + share / sizes.len() as f64, || {
+                        format!("{size} B, {hits:.0}/s")
+                    });
+                })?;
             let after = target.usage();
             progress.together()?;
             let cpu = before
@@ -257,7 +259,8 @@ mod tests {
     fn measure(address: SocketAddr, keep_alive: bool) -> MeasuredSize {
         let arguments = arguments(if keep_alive { 1 } else { 3 }, keep_alive);
         let request = request("localhost", "/", keep_alive);
-        measure::measure(&arguments, address, request, |_, _| {}).expect("measured")
+        measure::measure(&arguments, Dialer::new(address, false), request, |_, _| {})
+            .expect("measured")
     }
 
     #[test]
