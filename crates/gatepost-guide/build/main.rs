@@ -1,8 +1,9 @@
 //! Renders `docs/` to HTML, so that the program needs neither Markdown nor a parser of it.
 //!
-//! Written to the output folder: a file of HTML for each page, and `guide.rs`, which lists pages,
-//! sections for the search, and files such as examples.
+//! Written to the output folder: `content.zlib`, all texts in one compressed file, and `guide.rs`, which
+//! lists pages, sections for the search, and files such as examples with the positions of their texts.
 
+mod content;
 mod page;
 
 use std::env;
@@ -11,6 +12,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use content::Content;
 use page::{Chapter, RenderedPage};
 
 /// Files that pages link to, beside pages: examples, types, dashboards of other programs.
@@ -29,6 +31,7 @@ fn main() -> io::Result<()> {
     let mut sections = String::new();
     let mut files = String::new();
     let mut chapters = Vec::new();
+    let mut content = Content::default();
     for path in &paths {
         let name = path
             .strip_prefix(&docs)
@@ -38,9 +41,7 @@ fn main() -> io::Result<()> {
         let name = name.replace('\\', "/");
         if let Some(address) = page::address(&name) {
             let page = page::render(&name, &fs::read_to_string(path)?);
-            let file = out.join(format!("{}.html", address.replace('/', "-")));
-            fs::write(&file, &page.html)?;
-            list_page(&mut pages, &mut sections, &address, &page, &file);
+            list_page(&mut pages, &mut sections, &address, &page, &mut content);
             if address.is_empty() {
                 chapters = page.chapters;
             }
@@ -48,20 +49,18 @@ fn main() -> io::Result<()> {
             .extension()
             .is_some_and(|one| FILE_EXTENSIONS.iter().any(|kind| one == *kind))
         {
-            let _ = writeln!(
-                files,
-                "({name:?}, include_bytes!({:?})),",
-                path.display().to_string()
-            );
+            let span = content.add(&fs::read_to_string(path)?);
+            let _ = writeln!(files, "({name:?}, {span}),");
         }
     }
     let listed = format!(
         "pub(crate) static PAGES: &[Page] = &[\n{pages}];\n\
          pub(crate) static SECTIONS: &[Section] = &[\n{sections}];\n\
-         pub(crate) static FILES: &[(&str, &[u8])] = &[\n{files}];\n\
+         pub(crate) static FILES: &[(&str, Span)] = &[\n{files}];\n\
          pub(crate) static CHAPTERS: &[(&str, &[(&str, &str)])] = &[\n{}];\n",
         list_chapters(&chapters)
     );
+    fs::write(out.join("content.zlib"), content.compressed()?)?;
     fs::write(out.join("guide.rs"), listed)
 }
 
@@ -70,21 +69,22 @@ fn list_page(
     sections: &mut String,
     address: &str,
     page: &RenderedPage,
-    file: &Path,
+    content: &mut Content,
 ) {
     let title = &page.title;
     // A write to a string succeeds.
     let _ = writeln!(
         pages,
-        "Page {{ address: {address:?}, title: {title:?}, html: include_str!({:?}) }},",
-        file.display().to_string()
+        "Page {{ address: {address:?}, title: {title:?}, html: {} }},",
+        content.add(&page.html)
     );
     for section in &page.sections {
-        let (anchor, heading, text) = (&section.anchor, &section.heading, &section.text);
+        let (anchor, heading) = (&section.anchor, &section.heading);
+        let text = content.add(&section.text);
         let _ = writeln!(
             sections,
             "Section {{ address: {address:?}, page: {title:?}, anchor: {anchor:?}, \
-             heading: {heading:?}, text: {text:?} }},"
+             heading: {heading:?}, text: {text} }},"
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::{CHAPTERS, Page};
 
 /// The whole of a page.
 pub(crate) fn page(page: &Page) -> String {
-    frame(page.title, page.address, "", page.html)
+    frame(page.title, page.address, "", page.html.text())
 }
 
 /// The page with the results of a search.

@@ -4,8 +4,11 @@
 //! The search reads all sections at each query. They are a few hundred kilobytes, so an index would
 //! save less than a millisecond.
 
+mod content;
 mod layout;
 mod search;
+
+use content::Span;
 
 /// The longest query that is searched for, in bytes.
 pub const QUERY_MAX: usize = 200;
@@ -15,7 +18,7 @@ pub const QUERY_MAX: usize = 200;
 pub(crate) struct Page {
     pub(crate) address: &'static str,
     pub(crate) title: &'static str,
-    pub(crate) html: &'static str,
+    pub(crate) html: Span,
 }
 
 /// The text below a heading of a page.
@@ -25,7 +28,7 @@ pub(crate) struct Section {
     pub(crate) page: &'static str,
     pub(crate) anchor: &'static str,
     pub(crate) heading: &'static str,
-    pub(crate) text: &'static str,
+    pub(crate) text: Span,
 }
 
 include!(concat!(env!("OUT_DIR"), "/guide.rs"));
@@ -52,7 +55,7 @@ pub fn document(path: &str) -> Option<GuideDocument> {
         return Some(GuideDocument::Html(layout::page(page)));
     }
     let file = FILES.iter().find(|(name, _)| *name == address);
-    file.map(|(_, content)| GuideDocument::Text(content))
+    file.map(|(_, content)| GuideDocument::Text(content.text().as_bytes()))
 }
 
 /// The page that lists the sections that contain all words of the query.

@@ -30,7 +30,7 @@ static LOWERED: LazyLock<Vec<LowercaseSection>> = LazyLock::new(|| {
     let lowered = |section: &Section| LowercaseSection {
         title: section.page.to_lowercase(),
         heading: section.heading.to_lowercase(),
-        text: section.text.to_lowercase(),
+        text: section.text.text().to_lowercase(),
     };
     SECTIONS.iter().map(lowered).collect()
 });
@@ -61,7 +61,7 @@ pub(crate) fn search(query: &str) -> Vec<FoundSection> {
     let with_excerpt =
         |(_, section, lowered): (usize, &'static Section, &LowercaseSection)| FoundSection {
             section,
-            excerpt: excerpt(section.text, &lowered.text, &words),
+            excerpt: excerpt(section.text.text(), &lowered.text, &words),
         };
     found.into_iter().map(with_excerpt).collect()
 }
@@ -103,7 +103,12 @@ mod tests {
         assert_eq!(found[0].section.heading, "Slow subscribers");
         let all = |found: &FoundSection| {
             let section = found.section;
-            let text = format!("{} {} {}", section.page, section.heading, section.text);
+            let text = format!(
+                "{} {} {}",
+                section.page,
+                section.heading,
+                section.text.text()
+            );
             let text = text.to_lowercase();
             text.contains("slow") && text.contains("subscribers")
         };
