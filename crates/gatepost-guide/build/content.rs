@@ -1,4 +1,4 @@
-//! The texts of the guide, in one compressed file: a fourth of their size, which the program would carry otherwise.
+//! The texts of the guide, in one compressed file, which has a quarter of their size.
 
 use std::io::{self, Write};
 

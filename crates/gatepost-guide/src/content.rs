@@ -1,5 +1,5 @@
-//! The texts of the guide, which the build script compressed. They are decompressed when the first is read: a server
-//! whose guide nobody reads holds no memory for them.
+//! The texts of the guide, which the build script has compressed. They are decompressed when the
+//! first of them is read: until then, a server holds no memory for them.
 
 use std::io::Read;
 use std::sync::LazyLock;

@@ -9,6 +9,7 @@ mod layout;
 mod search;
 
 use content::Span;
+use listed::{CHAPTERS, FILES, PAGES, SECTIONS};
 
 /// The longest query that is searched for, in bytes.
 pub const QUERY_MAX: usize = 200;
@@ -31,7 +32,13 @@ pub(crate) struct Section {
     pub(crate) text: Span,
 }
 
-include!(concat!(env!("OUT_DIR"), "/guide.rs"));
+/// The lists of the build script.
+#[allow(clippy::unreadable_literal)]
+mod listed {
+    use crate::{Page, Section, Span};
+
+    include!(concat!(env!("OUT_DIR"), "/guide.rs"));
+}
 
 /// The answer to a request for a part of the guide.
 #[derive(Debug)]
