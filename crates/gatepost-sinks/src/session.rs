@@ -149,6 +149,11 @@ impl SinkSession {
         }
     }
 
+    /// Waits until at least `bytes` bytes of deliveries are ready. Cancel-safe.
+    pub(crate) async fn filled(&self, bytes: usize) {
+        poll_fn(|context| self.socket.poll_filled(context, bytes)).await;
+    }
+
     /// Acknowledges a message that the destination has received or that is given up. The result is
     /// as for [`SinkSession::submit`].
     pub(crate) fn complete(&self, delivery: &SinkDelivery) -> Option<Result<Ticket, StoreError>> {

@@ -17,6 +17,8 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 struct SessionSocketState {
     bytes: BytesMut,
     reader: Option<Waker>,
+    /// The number of bytes at which the reader is woken.
+    wake_bytes: usize,
     writer: Option<Waker>,
 }
 
@@ -36,7 +38,8 @@ impl SubscriberSocket for SessionSocket {
         if written == 0 && slices.iter().any(|slice| !slice.is_empty()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let reader = state.reader.take();
+        let is_enough = state.bytes.len() >= state.wake_bytes;
+        let reader = is_enough.then(|| state.reader.take()).flatten();
         drop(state);
         if let Some(reader) = reader {
             reader.wake();
@@ -56,11 +59,23 @@ impl SessionSocket {
         Poll::Pending
     }
 
+    /// Waits until this many bytes are available.
+    pub(crate) fn poll_filled(&self, context: &mut Context<'_>, bytes: usize) -> Poll<()> {
+        let mut state = self.0.lock();
+        if state.bytes.len() >= bytes {
+            return Poll::Ready(());
+        }
+        state.reader = Some(context.waker().clone());
+        state.wake_bytes = bytes;
+        Poll::Pending
+    }
+
     /// Moves the available bytes to the end of `out`; pending while there are none.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, out: &mut BytesMut) -> Poll<()> {
         let mut state = self.0.lock();
         if state.bytes.is_empty() {
             state.reader = Some(context.waker().clone());
+            state.wake_bytes = 1;
             return Poll::Pending;
         }
         if out.is_empty() {
@@ -80,7 +95,42 @@ impl SessionSocket {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
     use super::*;
+
+    struct CountedWakes(Arc<AtomicUsize>);
+
+    impl Wake for CountedWakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn counting_waker() -> (Arc<AtomicUsize>, Waker) {
+        let count = Arc::new(AtomicUsize::new(0));
+        (count.clone(), Arc::new(CountedWakes(count)).into())
+    }
+
+    #[test]
+    fn a_reader_that_gathers_is_woken_once_there_are_enough_bytes() {
+        let (woken, waker) = counting_waker();
+        let mut context = Context::from_waker(&waker);
+        let socket = SessionSocket::default();
+        assert!(socket.poll_filled(&mut context, 10).is_pending());
+        socket.try_write(&[IoSlice::new(b"12345")]).expect("room");
+        assert_eq!(woken.load(Ordering::Relaxed), 0);
+        socket.try_write(&[IoSlice::new(b"67890")]).expect("room");
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
+        assert!(socket.poll_filled(&mut context, 10).is_ready());
+        let mut out = BytesMut::new();
+        assert!(socket.poll_read(&mut context, &mut out).is_ready());
+        assert!(socket.poll_read(&mut context, &mut out).is_pending());
+        socket.try_write(&[IoSlice::new(b"1")]).expect("room");
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+    }
 
     #[test]
     fn bytes_come_out_in_order_and_their_number_is_bounded() {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::MARKER;
 use super::error::BridgeError;
+use super::gathering::{MessageGathering, PAUSE, PAUSE_BYTES_MAX};
 use super::inbound::InboundMessages;
 use super::mqtt_client::{MqttClient, MqttClientProgress, RECEIVE_MAX};
 use super::work::{ConnectionEnding, RunningBridge, stopped};
@@ -36,8 +37,11 @@ pub(super) struct BridgeConnection<'a> {
     pub(super) inbound: InboundMessages,
     /// The deliveries that were sent and are not acknowledged.
     pub(super) in_flight: HashMap<PacketId, Box<SinkDelivery>>,
+    /// The number of these that both brokers permit.
+    pub(super) in_flight_max: u16,
     pub(super) sent: Instant,
     pub(super) heard: Instant,
+    pub(super) gathering: MessageGathering,
 }
 
 impl BridgeConnection<'_> {
@@ -88,6 +92,13 @@ impl BridgeConnection<'_> {
         // Packets that arrived together with the CONNACK.
         self.receive_packets().await?;
         loop {
+            if self.gathers() {
+                tokio::select! {
+                    () = stopped(&mut stop) => return Ok(ConnectionEnding::Stop),
+                    () = self.session.filled(PAUSE_BYTES_MAX) => {}
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+            }
             let may_read = self.inbound.unacknowledged() < usize::from(RECEIVE_MAX);
             let may_send = self.client.out.len() < OUT_BYTES_MAX;
             let duty = self.next_duty();
@@ -112,6 +123,14 @@ impl BridgeConnection<'_> {
                 () = tokio::time::sleep_until(duty) => self.stay_alive()?,
             }
         }
+    }
+
+    /// Whether to pause now. Not while bytes wait to be sent, nor where the pause could end with
+    /// every permitted delivery unacknowledged.
+    fn gathers(&mut self) -> bool {
+        self.client.out.is_empty()
+            && self.in_flight.len() < usize::from(self.in_flight_max / 2)
+            && self.gathering.is_due(Instant::now)
     }
 
     /// The instant at which a PINGREQ is due, or the connection counts as lost.
@@ -140,7 +159,10 @@ impl BridgeConnection<'_> {
         let mut next = Some(first);
         while let Some(handed) = next {
             match handed {
-                SinkFrame::Delivery(delivery) => self.send(delivery).await?,
+                SinkFrame::Delivery(delivery) => {
+                    self.gathering.count_message();
+                    self.send(delivery).await?;
+                }
                 SinkFrame::Release(packet_id) => {
                     self.client.put(&Packet::Pubrel(Ack::success(packet_id)))?;
                 }

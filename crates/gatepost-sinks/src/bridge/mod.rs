@@ -11,6 +11,7 @@
 
 mod connection;
 mod error;
+mod gathering;
 mod inbound;
 mod mqtt_client;
 mod running;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::connection::BridgeConnection;
 use super::error::BridgeError;
+use super::gathering::MessageGathering;
 use super::inbound::InboundMessages;
 use super::mqtt_client::MqttClient;
 use super::work::{ConnectionEnding, RunningBridge, stopped};
@@ -48,10 +49,14 @@ impl RunningBridge {
         }
     }
 
+    fn in_flight_max(&self, receive_max: u16) -> u16 {
+        self.bridge.in_flight_max.min(receive_max)
+    }
+
     async fn session(&self, receive_max: u16) -> Result<SinkSession, String> {
         let wanted = SinkSubscription {
             filters: self.bridge.wanted(),
-            in_flight_max: self.bridge.in_flight_max.min(receive_max),
+            in_flight_max: self.in_flight_max(receive_max),
             frame_bytes_max: None,
             kind: "bridge",
             authorization: None,
@@ -70,7 +75,8 @@ impl RunningBridge {
             Ok(client) => client,
             Err(error) => return ConnectionEnding::Again(error.to_string()),
         };
-        let session = match self.session(client.properties.receive_max).await {
+        let receive_max = client.properties.receive_max;
+        let session = match self.session(receive_max).await {
             Ok(session) => session,
             Err(error) => return ConnectionEnding::Again(error),
         };
@@ -80,8 +86,10 @@ impl RunningBridge {
             client,
             session,
             in_flight: HashMap::new(),
+            in_flight_max: self.in_flight_max(receive_max),
             sent: Instant::now(),
             heard: Instant::now(),
+            gathering: MessageGathering::new(Instant::now()),
         };
         let ending = match connection.begin() {
             Ok(()) => {
