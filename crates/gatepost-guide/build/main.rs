@@ -1,8 +1,8 @@
 //! Renders `docs/` to HTML, so that the program needs neither Markdown nor a parser of it.
 //!
 //! Written to the output folder: `content.zlib`, all texts in one compressed file, and `guide.rs`,
-//! which lists pages, sections for the search, and files such as examples, each with the position of
-//! its text.
+//! which lists pages, sections for the search, and files such as examples, with the positions of
+//! their texts.
 
 mod content;
 mod page;
