@@ -11,7 +11,7 @@ BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
-.PHONY: help build benchmarks trend run test crash mutants simulation soak check lint doc deny advisories sanitize format peers defaults dist call clean
+.PHONY: help build benchmarks trend run test crash cluster mutants simulation soak check lint doc deny advisories sanitize format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,10 @@ crash: ## Kill the server under load, ROUNDS times (300); FAULTS=eio,torn,...: o
 	GATEPOST_TEST_CRASH_ROUNDS=$(or $(ROUNDS),300) GATEPOST_TEST_CRASH_FAULTS=$(FAULTS) \
 	GATEPOST_TEST_CRASH_FAULT_ROUNDS=$(if $(FAULTS),$(or $(ROUNDS),300),20) \
 	$(CARGO) test --release --locked -p gatepost --test crash -- --nocapture $(if $(FAULTS),disk_faults)
+
+cluster: ## Kill and stop nodes and NATS servers of a cluster under load, ROUNDS times (300)
+	GATEPOST_TEST_CLUSTER_ROUNDS=$(or $(ROUNDS),300) \
+	$(CARGO) test --release --locked -p gatepost --test cluster -- --nocapture faults
 
 mutants: ## Build servers that violate a guarantee, and expect the tests of durability to detect it
 	@tests/mutants

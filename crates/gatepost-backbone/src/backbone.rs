@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gatepost_broker::{Broker, OtherNodes};
 use gatepost_message::NodeNumber;
+use gatepost_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::BackboneError;
@@ -23,10 +24,16 @@ pub struct Backbone {
 
 impl Backbone {
     /// A backbone that is not connected yet. It already records the broker's reports.
-    pub fn new(settings: &BackboneSettings, node: NodeNumber) -> Self {
-        Self {
-            shared: Arc::new(Shared::new(settings.clone(), node)),
-        }
+    /// Reads from `store` what an earlier run of this server had not sent to the cluster.
+    pub fn new(
+        settings: &BackboneSettings,
+        node: NodeNumber,
+        store: &Store,
+    ) -> Result<Self, StoreError> {
+        let shared = Shared::new(settings.clone(), node, store.clone())?;
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
     }
 
     /// The handle that the broker is opened with.

@@ -100,18 +100,24 @@ async fn check_server(
         findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
     }
     let context = jetstream::new(connection.client.clone());
-    check_account(&context, findings).await;
+    check_account(settings, &context, findings).await;
     let subjects = Subjects::new(&settings.cluster);
-    for name in [
+    let mut names = vec![
         subjects.stream("RETAINED"),
         format!("KV_{}", subjects.stream("NODES")),
-    ] {
-        check_stream(settings, &context, &name, findings).await;
+    ];
+    names.extend((1..=settings.partitions).map(|number| subjects.stream(&format!("P{number}"))));
+    for name in &names {
+        check_stream(settings, &context, name, findings).await;
     }
     findings.push(permissions(&subjects, connection).await);
 }
 
-async fn check_account(context: &Context, findings: &mut Vec<EngineFinding>) {
+async fn check_account(
+    settings: &BackboneSettings,
+    context: &Context,
+    findings: &mut Vec<EngineFinding>,
+) {
     let account = match context.query_account().await {
         Ok(account) => account,
         Err(error) => {
@@ -125,8 +131,9 @@ async fn check_account(context: &Context, findings: &mut Vec<EngineFinding>) {
     };
     let limits = &account.limits;
     let streams_max = limits.max_streams.filter(|max| *max > 0);
-    if let Some(max) = streams_max.filter(|max| *max < 2) {
-        let text = format!("the account may have {max} streams, and the cluster needs 2");
+    let needed = 2 + i64::from(settings.partitions);
+    if let Some(max) = streams_max.filter(|max| *max < needed) {
+        let text = format!("the account may have {max} streams, and the cluster needs {needed}");
         findings.push(EngineFinding::new(EngineFindingKind::Error, text));
     }
     if let Some(max) = limits.max_storage.filter(|max| *max > 0) {
@@ -248,9 +255,36 @@ async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
         .ok_or_else(|| "the connection ended".to_owned())
 }
 
+/// A NATS server that reports that it writes to the disk after it acknowledges.
+pub(crate) async fn unsynchronised_server(settings: &BackboneSettings) -> Option<String> {
+    for address in &settings.monitoring {
+        let url = varz(address);
+        let answer = tokio::task::spawn_blocking(move || get_json(&url)).await;
+        // One that does not answer is a finding of the check.
+        if let Ok(Ok(answer)) = answer
+            && !is_synchronised(&answer)
+        {
+            return Some(name_of(address, &answer).to_owned());
+        }
+    }
+    None
+}
+
+fn varz(address: &str) -> String {
+    format!("{}/varz", address.trim_end_matches('/'))
+}
+
+fn is_synchronised(answer: &Value) -> bool {
+    answer["jetstream"]["config"]["sync_always"].as_bool() == Some(true)
+}
+
+fn name_of<'a>(address: &'a str, answer: &'a Value) -> &'a str {
+    answer["server_name"].as_str().unwrap_or(address)
+}
+
 /// The way in which a server writes to the disk, by its monitoring address.
 async fn synchronisation(address: &str) -> EngineFinding {
-    let url = format!("{}/varz", address.trim_end_matches('/'));
+    let url = varz(address);
     let response = tokio::task::spawn_blocking(move || get_json(&url)).await;
     let answer = match response {
         Ok(Ok(answer)) => answer,
@@ -264,17 +298,16 @@ async fn synchronisation(address: &str) -> EngineFinding {
 }
 
 fn synchronisation_of(address: &str, answer: &Value) -> EngineFinding {
-    let name = answer["server_name"].as_str().unwrap_or(address);
+    let name = name_of(address, answer);
     let config = &answer["jetstream"]["config"];
-    if config["sync_always"].as_bool() == Some(true) {
+    if is_synchronised(answer) {
         let text = format!("{name} writes to the disk before it acknowledges");
         return EngineFinding::new(EngineFindingKind::Good, text);
     }
     let seconds = config["sync_interval"].as_u64().unwrap_or_default() / 1_000_000_000;
     let text = format!(
-        "{name} writes to the disk every {seconds} s: a loss of power loses what was retained \
-         since; \
-         write `jetstream {{ sync_interval: always }}` into its configuration"
+        "{name} writes to the disk every {seconds} s: a loss of power loses messages that were \
+         acknowledged since; write `jetstream {{ sync_interval: always }}` into its configuration"
     );
     EngineFinding::new(EngineFindingKind::Warning, text)
 }

@@ -114,18 +114,10 @@ pub(crate) fn begin(origin: BundleOrigin) -> BytesMut {
 
 /// Reads a bundle. The publications share its memory.
 pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, Vec<Publication>), EncodingError> {
-    let mut input = Input(bytes);
-    let version = input.u8()?;
-    if version != VERSION {
-        return Err(EncodingError::Version(version));
-    }
-    let origin = BundleOrigin {
-        node: input.u8()?,
-        run: input.u64()?,
-        number: input.u64()?,
-    };
+    let mut input = Input::new(bytes);
+    let origin = input.origin()?;
     let mut publications = Vec::new();
-    while !input.0.is_empty() {
+    while !input.is_empty() {
         publications.push(input.publication()?);
     }
     Ok((origin, publications))
@@ -137,9 +129,30 @@ pub(crate) fn bundle_bytes_min(publication: &Publication) -> usize {
 }
 
 /// The rest of a bundle.
-struct Input(Bytes);
+pub(crate) struct Input(Bytes);
 
 impl Input {
+    pub(crate) const fn new(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The head of a bundle.
+    pub(crate) fn origin(&mut self) -> Result<BundleOrigin, EncodingError> {
+        let version = self.u8()?;
+        if version != VERSION {
+            return Err(EncodingError::Version(version));
+        }
+        Ok(BundleOrigin {
+            node: self.u8()?,
+            run: self.u64()?,
+            number: self.u64()?,
+        })
+    }
+
     fn need(&self, count: usize) -> Result<(), EncodingError> {
         if self.0.len() < count {
             return Err(EncodingError::Truncated);
@@ -147,7 +160,7 @@ impl Input {
         Ok(())
     }
 
-    fn u8(&mut self) -> Result<u8, EncodingError> {
+    pub(crate) fn u8(&mut self) -> Result<u8, EncodingError> {
         self.need(1)?;
         Ok(self.0.get_u8())
     }
@@ -162,7 +175,7 @@ impl Input {
         Ok(self.0.get_u32())
     }
 
-    fn u64(&mut self) -> Result<u64, EncodingError> {
+    pub(crate) fn u64(&mut self) -> Result<u64, EncodingError> {
         self.need(8)?;
         Ok(self.0.get_u64())
     }
@@ -178,7 +191,7 @@ impl Input {
         String::from_utf8(bytes.to_vec()).map_err(|_| EncodingError::Malformed)
     }
 
-    fn publication(&mut self) -> Result<Publication, EncodingError> {
+    pub(crate) fn publication(&mut self) -> Result<Publication, EncodingError> {
         let id = MessageId::from_number(self.u64()?);
         let flags = self.u16()?;
         let qos = Qos::from_level((flags & 3) as u8).ok_or(EncodingError::Malformed)?;

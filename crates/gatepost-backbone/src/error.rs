@@ -57,6 +57,26 @@ pub enum BackboneError {
         /// The server's words.
         cause: String,
     },
+    /// A server acknowledges what it has not written to the disk.
+    #[error(
+        "the NATS server {0} acknowledges messages before it has written them to the disk: write \
+         `jetstream {{ sync_interval: always }}` into its configuration, or, to accept that a loss \
+         of power loses acknowledged messages, set backbone.require_sync = false"
+    )]
+    NotSynchronised(String),
+    /// The log has another layout.
+    #[error(
+        "backbone.{setting} = {own}, and the cluster was made with {of_cluster}: set this on all \
+         nodes"
+    )]
+    Partitions {
+        /// The setting.
+        setting: &'static str,
+        /// Its value here.
+        own: String,
+        /// The value of the cluster.
+        of_cluster: String,
+    },
     /// Another server has this number.
     #[error(
         "node = {node} is taken by another running server of this cluster ({holder}): give each \
@@ -99,6 +119,8 @@ impl BackboneError {
                 | Self::Tls(_)
                 | Self::TooOld(_)
                 | Self::NoJetStream
+                | Self::NotSynchronised(_)
+                | Self::Partitions { .. }
                 | Self::Taken { .. }
         )
     }

@@ -1,22 +1,23 @@
-//! The backbone: live publications and retained messages of several servers, over NATS.
+//! The backbone: the topics and messages that several servers share over NATS.
 //!
 //! The only crate that knows NATS. The broker calls it by [`gatepost_broker::OtherNodes`], and it
 //! publishes the messages of others by
 //! [`Broker::node_publisher`](gatepost_broker::Broker::node_publisher).
 //!
-//! - Live: publications of this node go to a core subject (`sending.rs`); each node subscribes to
+//! - QoS 0: publications of this node go to a core subject (`sending.rs`); each node subscribes to
 //!   the subjects of the filters that have subscribers there (`announcing.rs`), and delivers the
 //!   received publications as if they had been published there (`receiving.rs`).
+//! - QoS 1 and 2: publications of all nodes are appended to a log, which each node reads (`log/`).
 //! - Retained messages are also sent to a stream that keeps one message for each topic
 //!   (`retained_stream.rs`, `retained.rs`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
-//! - Between nodes a publication arrives at most once, whatever its quality of service; an
-//!   acknowledgement to a publisher promises nothing about other nodes.
+//! - A publication at QoS 1 or 2 is acknowledged when the log has stored it. Each node delivers it
+//!   to its persistent sessions exactly once, also over crashes of the node.
+//! - At QoS 0, a publication arrives at most once. Those that cannot be sent are dropped and
+//!   counted, except retained messages, which are sent later.
 //! - A publication from another node is forwarded to no node.
-//! - Nothing here delays a publisher. Publications that cannot be sent are dropped and counted,
-//!   except retained messages, which are sent later.
 
 mod announcing;
 mod backbone;
@@ -26,6 +27,10 @@ mod duplicates;
 mod encoding;
 mod error;
 mod interest;
+mod log;
+mod log_reading;
+mod log_streams;
+mod log_writing;
 mod membership;
 mod outgoing;
 mod receiving;

@@ -2,15 +2,19 @@
 //!
 //! Each node has a key in a bucket whose keys expire. It creates the key, which fails if another
 //! has it, and renews it by compare-and-set. A key that is not renewed ends by itself, so a server
-//! that was killed leaves its number free after [`LEASE`].
+//! that was killed leaves its number free after [`LEASE`]. A later server that uses the same
+//! database takes the key over at once, since only one server at a time can use a database.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, Store};
 use async_nats::jetstream::{Context, stream::StorageType};
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use gatepost_broker::LiveNode;
+use gatepost_message::MessageId;
+use gatepost_store::{StoreChange, StoreError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +44,28 @@ pub struct NodeRecord {
     pub started_unix_ms: u64,
     /// Its version.
     pub version: String,
+    /// The number of the database that it uses; 0 if it is not known.
+    #[serde(default)]
+    pub database: u64,
+}
+
+/// The key space of the number of the database.
+const DATABASE_SPACE: &str = "backbone.database";
+
+/// The number of this server's database, which is given at the first call.
+pub(crate) fn database_number(database: &gatepost_store::Store) -> Result<u64, StoreError> {
+    let found = database.record(DATABASE_SPACE, b"")?;
+    if let Some(number) = found.and_then(|value| value.as_ref().try_into().ok()) {
+        return Ok(u64::from_be_bytes(number));
+    }
+    let number = MessageId::next().number();
+    // If it is lost in a crash, the next server waits for the end of the key.
+    database.submit([StoreChange::PutRecord {
+        space: DATABASE_SPACE,
+        key: Bytes::new(),
+        value: Bytes::copy_from_slice(&number.to_be_bytes()),
+    }])?;
+    Ok(number)
 }
 
 impl NodeRecord {
@@ -51,6 +77,7 @@ impl NodeRecord {
             process: 0,
             started_unix_ms: 0,
             version: String::new(),
+            database: 0,
         }
     }
 
@@ -58,11 +85,19 @@ impl NodeRecord {
         format!("{}, process {}", self.host, self.process)
     }
 
+    /// Whether this is the record of an earlier connection of this server, or of an earlier server
+    /// that used the same database. A copy of a database has its number as well: then the server
+    /// that was started last counts.
+    fn is_earlier(&self, other: &Self) -> bool {
+        let is_of_database = self.database != 0 && other.database == self.database;
+        other == self || is_of_database && other.started_unix_ms < self.started_unix_ms
+    }
+
     fn key(&self) -> String {
         key_of(self.node)
     }
 
-    fn value(&self) -> bytes::Bytes {
+    fn value(&self) -> Bytes {
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 }
@@ -152,8 +187,7 @@ impl Claim {
             };
             let other: Option<NodeRecord> = serde_json::from_slice(&found.value).ok();
             let node = record.node;
-            if other.as_ref() == Some(&record) {
-                // An earlier connection of this process.
+            if other.as_ref().is_some_and(|other| record.is_earlier(other)) {
                 let update = bucket.update(record.key(), record.value(), found.revision);
                 if let Ok(revision) = update.await {
                     return Ok(Self {
@@ -332,6 +366,32 @@ impl KnownNodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_follows_an_earlier_one_of_its_database() {
+        let record = |started_unix_ms, database| NodeRecord {
+            started_unix_ms,
+            database,
+            ..NodeRecord::unreadable(1)
+        };
+        assert!(record(2, 7).is_earlier(&record(1, 7)));
+        assert!(record(2, 7).is_earlier(&record(2, 7)));
+        for other in [record(3, 7), record(1, 8), record(1, 0)] {
+            assert!(!record(2, 7).is_earlier(&other), "{other:?}");
+        }
+        assert!(
+            !record(2, 0).is_earlier(&record(1, 0)),
+            "an earlier version"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_database_keeps_its_number() {
+        let store = gatepost_store::Store::in_memory().expect("a store");
+        let number = database_number(&store).expect("stored");
+        store.flush().await;
+        assert_eq!(database_number(&store).expect("read"), number);
+    }
 
     #[test]
     fn a_silent_node_is_queried_again_when_it_reappears() {

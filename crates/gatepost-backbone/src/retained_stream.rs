@@ -10,7 +10,7 @@ use async_nats::jetstream::stream::{Config, StorageType, Stream};
 use async_nats::jetstream::{self, Context};
 use futures_util::StreamExt as _;
 use gatepost_broker::{Broker, Publisher};
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::{Publication, Qos, TopicFilter};
 use tokio::sync::watch;
 
 use crate::encoding;
@@ -150,6 +150,10 @@ impl RetainedReader {
         match retained.decide_stored(&publication, node, id) {
             RetainDecision::Ignore => {}
             RetainDecision::Retain => {
+                self.publisher.retain(publication);
+            }
+            // The log brings these to the subscribers.
+            RetainDecision::Publish if publication.qos > Qos::AtMostOnce => {
                 self.publisher.retain(publication);
             }
             RetainDecision::Publish => {

@@ -90,6 +90,7 @@ fn next_bundle(shared: &Shared, batch: &mut VecDeque<Arc<Publication>>) -> Optio
 #[cfg(test)]
 mod tests {
     use gatepost_message::{NodeNumber, Topic};
+    use gatepost_store::Store;
 
     use super::*;
     use crate::settings::BackboneSettings;
@@ -101,7 +102,9 @@ mod tests {
 
     #[test]
     fn publications_of_one_topic_share_a_bundle() {
-        let shared = Shared::new(BackboneSettings::default(), NodeNumber::FIRST);
+        let store = Store::in_memory().expect("a store");
+        let settings = BackboneSettings::default();
+        let shared = Shared::new(settings, NodeNumber::FIRST, store).expect("nothing was stored");
         let topics = ["a", "a", "b", "a"];
         let mut batch: VecDeque<_> = topics.map(|topic| publication(topic, 10)).into();
         batch.push_back(publication("a", BUNDLE_BYTES_MAX));

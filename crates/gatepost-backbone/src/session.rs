@@ -12,8 +12,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::announcing;
+use crate::check;
 use crate::connection::Connection;
 use crate::error::BackboneError;
+use crate::log_reading;
+use crate::log_streams::{self, LogStream};
+use crate::log_writing;
 use crate::membership::{self, Claim};
 use crate::outgoing::OutgoingQueue;
 use crate::receiving;
@@ -47,6 +51,10 @@ pub(crate) async fn run(
         }
     };
     let mut pause = PAUSE_FIRST;
+    let overdue = shared.clone();
+    let _overdue = AbortOnDrop(tokio::spawn(
+        async move { overdue.log.fail_overdue().await },
+    ));
     loop {
         let end = tokio::select! {
             opened = ClusterSession::open(&shared) => match opened {
@@ -78,6 +86,15 @@ pub(crate) async fn run(
     }
 }
 
+/// A task that ends with this value.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A connection with everything that belongs to it.
 struct ClusterSession {
     client: Client,
@@ -86,7 +103,10 @@ struct ClusterSession {
     claim: Claim,
     /// The questions of other nodes, which begin as soon as they know this one.
     questions: Subscriber,
+    /// The stream of retained messages.
     stream: Stream,
+    /// The streams of the log.
+    log: Vec<LogStream>,
     outgoing: Arc<OutgoingQueue>,
     queue: mpsc::Receiver<Arc<Publication>>,
 }
@@ -101,12 +121,19 @@ impl ClusterSession {
             .subscribe(shared.subjects.confirmation_requests())
             .await;
         let questions = questions.map_err(|error| BackboneError::request("subscribing", error))?;
+        if shared.settings.require_sync
+            && let Some(server) = check::unsynchronised_server(&shared.settings).await
+        {
+            return Err(BackboneError::NotSynchronised(server));
+        }
+        // The streams come first: a cluster with another layout is left alone.
+        let log = log_streams::open(shared, &context).await?;
+        let stream = retained_stream::open(shared, &context).await?;
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
         for other in membership::list(&claim.bucket()).await? {
             shared.known_nodes.note_alive(other);
         }
-        let stream = retained_stream::open(shared, &context).await?;
         let (outgoing, queue) = OutgoingQueue::new(&shared.settings);
         Ok(Self {
             client: connection.client,
@@ -115,6 +142,7 @@ impl ClusterSession {
             claim,
             questions,
             stream,
+            log,
             outgoing: Arc::new(outgoing),
             queue,
         })
@@ -141,7 +169,10 @@ impl ClusterSession {
         if end.is_none() {
             let leaving = async {
                 // The last publications, such as wills, are still sent.
-                while outgoing.messages() > 0 || shared.retained.unsent() > 0 {
+                while outgoing.messages() > 0
+                    || shared.retained.unsent() > 0
+                    || shared.log.waiting() > 0
+                {
                     tokio::time::sleep(DRAINED_EVERY).await;
                 }
                 membership::release(&bucket, shared.node).await;
@@ -187,6 +218,21 @@ impl ClusterSession {
         let nodes = shared.clone();
         tasks.spawn(async move { membership::watch(bucket, &nodes.known_nodes).await });
         tasks.spawn(self.claim.keep());
+        for (partition, stream) in shared.log.partitions.iter().zip(self.log) {
+            let context = self.context.clone();
+            let partition = partition.clone();
+            tasks.spawn(log_writing::write(
+                shared.clone(),
+                context,
+                partition.clone(),
+            ));
+            tasks.spawn(log_reading::read(
+                shared.clone(),
+                broker.clone(),
+                stream,
+                partition,
+            ));
+        }
         shared.retained.restart();
         let (read, is_read) = watch::channel(false);
         tasks.spawn(retained_stream::read(

@@ -6,6 +6,9 @@ use async_nats::ServerAddr;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
+/// Each partition is a stream with a consensus group of its own.
+const PARTITIONS_MAX: u16 = 64;
+
 /// The settings of the backbone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,6 +35,8 @@ pub struct BackboneSettings {
     /// The monitoring addresses of the NATS servers, as in `http://HOST:8222`, where
     /// `gatepost backbone check` reads how they write to the disk.
     pub monitoring: Vec<String>,
+    /// Whether the servers of `monitoring` must write to the disk before they acknowledge.
+    pub require_sync: bool,
     /// The number of NATS servers that keep each stream, for streams that this server makes: 1, 3
     /// or 5.
     pub replicas: u8,
@@ -44,6 +49,18 @@ pub struct BackboneSettings {
     pub queue_bytes_max: ByteSize,
     /// The longest time that the answer to a subscription waits for the other nodes.
     pub subscribe_wait_max: Period,
+    /// The streams that the log of publications at QoS 1 and 2 consists of. The first node of a
+    /// cluster decides; the others need the same number.
+    pub partitions: u16,
+    /// The first levels of a topic, which choose its partition. The same on all nodes.
+    pub partition_levels: usize,
+    /// The longest time that a publisher waits for the log.
+    pub append_wait_max: Period,
+    /// The age at which the log removes publications. A node that is not connected for longer
+    /// misses some.
+    pub log_age_max: Period,
+    /// The bytes of each partition of the log; the oldest publications are removed.
+    pub log_bytes_max: ByteSize,
 }
 
 impl Default for BackboneSettings {
@@ -58,11 +75,17 @@ impl Default for BackboneSettings {
             tls_cert: PathBuf::new(),
             tls_key: PathBuf::new(),
             monitoring: Vec::new(),
+            require_sync: true,
             replicas: 3,
             interest_max: 100_000,
             queue_messages_max: 20_000,
             queue_bytes_max: ByteSize::megabytes(32),
             subscribe_wait_max: Period::seconds(1),
+            partitions: 4,
+            partition_levels: 1,
+            append_wait_max: Period::seconds(15),
+            log_age_max: Period::seconds(7 * 24 * 60 * 60),
+            log_bytes_max: ByteSize::megabytes(1_024),
         }
     }
 }
@@ -136,6 +159,12 @@ impl BackboneSettings {
                 found.push(("monitoring", reason));
             }
         }
+        if !(1..=PARTITIONS_MAX).contains(&self.partitions) {
+            found.push(("partitions", format!("1 to {PARTITIONS_MAX}")));
+        }
+        if self.partition_levels == 0 {
+            found.push(("partition_levels", "at least 1".to_owned()));
+        }
         if self.queue_messages_max == 0 {
             found.push(("queue_messages_max", "at least 1".to_owned()));
         }
@@ -151,7 +180,7 @@ mod tests {
     fn each_mistake_is_found_at_its_field() {
         assert_eq!(BackboneSettings::default().mistakes(), []);
         type Change = fn(&mut BackboneSettings);
-        let wrong: [(&str, Change); 9] = [
+        let wrong: [(&str, Change); 11] = [
             ("nats", |one| one.nats = vec!["nats://a b".to_owned()]),
             ("nats", |one| one.nats = vec!["nats://u:p@host".to_owned()]),
             ("cluster", |one| one.cluster = "a.b".to_owned()),
@@ -160,6 +189,8 @@ mod tests {
             ("user", |one| one.user = "anna".to_owned()),
             ("tls_cert", |one| one.tls_key = "/k".into()),
             ("monitoring", |one| one.monitoring = vec!["x".to_owned()]),
+            ("partitions", |one| one.partitions = 65),
+            ("partition_levels", |one| one.partition_levels = 0),
             ("queue_messages_max", |one| one.queue_messages_max = 0),
         ];
         for (field, change) in wrong {

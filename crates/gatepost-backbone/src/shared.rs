@@ -6,14 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
-use gatepost_broker::{InterestBarrier, LiveNode, NodesStatus, OtherNodes};
-use gatepost_message::{NodeNumber, Publication, TopicFilter};
+use gatepost_broker::{
+    InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus, OtherNodes,
+};
+use gatepost_message::{NodeNumber, Publication, Qos, TopicFilter};
+use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
 use crate::encoding::{BundleOrigin, EncodingError};
 use crate::error::BackboneError;
 use crate::interest::Interest;
-use crate::membership::{KnownNodes, NodeRecord};
+use crate::log::{Log, kept};
+use crate::membership::{KnownNodes, NodeRecord, database_number};
 use crate::outgoing::OutgoingQueue;
 use crate::retained::SharedRetained;
 use crate::settings::BackboneSettings;
@@ -28,8 +32,11 @@ pub(crate) struct Shared {
     host: String,
     /// The time of the start, in milliseconds since 1970.
     run: u64,
+    /// The number of the database.
+    database: u64,
     pub(crate) subjects: Subjects,
     pub(crate) interest: Interest,
+    pub(crate) log: Log,
     pub(crate) retained: SharedRetained,
     pub(crate) known_nodes: KnownNodes,
     /// Present while there is a connection.
@@ -45,11 +52,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: BackboneSettings, node: NodeNumber) -> Self {
+    pub(crate) fn new(
+        settings: BackboneSettings,
+        node: NodeNumber,
+        store: Store,
+    ) -> Result<Self, StoreError> {
         let run = SystemTime::now().duration_since(UNIX_EPOCH);
         let node = node.get();
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Self {
+        Ok(Self {
+            database: database_number(&store)?,
+            log: Log::open(&settings, store)?,
             node,
             host: host.trim().to_owned(),
             run: run.unwrap_or_default().as_millis() as u64,
@@ -66,7 +79,7 @@ impl Shared {
             received: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             unconfirmed: AtomicU64::new(0),
-        }
+        })
     }
 
     /// The record by which this node makes itself known.
@@ -77,6 +90,7 @@ impl Shared {
             process: std::process::id(),
             started_unix_ms: self.run,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            database: self.database,
         }
     }
 
@@ -155,12 +169,28 @@ impl OtherNodes for Shared {
         if publication.retain {
             self.retained.send(publication);
         }
+        if publication.qos > Qos::AtMostOnce {
+            return true; // The log has it.
+        }
         let outgoing = self.outgoing.load();
         let is_queued = outgoing
             .as_ref()
             .is_some_and(|outgoing| outgoing.push(publication));
         // A retained one reaches the subscribers of other nodes by the stream as well.
         is_queued || publication.retain
+    }
+
+    fn has_room_in_log(&self) -> bool {
+        self.log.has_room()
+    }
+
+    fn keep_until_logged(&self, logged: &LoggedPublication) -> StoreChange {
+        kept::put(logged)
+    }
+
+    fn append(&self, batch: LoggedBatch<'_>) -> Ticket {
+        self.count_forwarded(batch.publications.len() as u64);
+        self.log.append(batch)
     }
 
     fn status(&self) -> NodesStatus {
@@ -177,6 +207,9 @@ impl OtherNodes for Shared {
             forwarded: of(&self.forwarded),
             received: of(&self.received),
             malformed: of(&self.malformed),
+            log_waiting: self.log.waiting(),
+            log_unread: self.log.unread(),
+            log_missed: self.log.missed(),
             retained_unsent: self.retained.unsent() as u64,
             unconfirmed_interest: of(&self.unconfirmed),
         }

@@ -60,6 +60,11 @@ impl Subjects {
         subject
     }
 
+    /// The subject of a partition of the log.
+    pub(crate) fn partition(&self, number: u16) -> String {
+        format!("{}.p.{number}", self.cluster)
+    }
+
     /// All subjects of the cluster.
     pub(crate) fn all(&self) -> String {
         format!("{}.>", self.cluster)

@@ -78,7 +78,9 @@ pub use gatepost_topics::{RuleViolation, TopicRules};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;
 pub use memory::{MemoryGauge, memory_available_bytes};
-pub use nodes::{InterestBarrier, LiveNode, NodesStatus, OtherNodes};
+pub use nodes::{
+    InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus, OtherNodes, OutOfMemory,
+};
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
 pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::Remembered;

@@ -4,9 +4,21 @@
 //! publications to the others, and can wait until all of them know a new filter. It does not know
 //! the transport.
 //!
+//! Publications at QoS 0 are forwarded. Those at QoS 1 and 2 are appended to a log that every node
+//! reads, this one too. Each receiver has one source of them:
+//!
+//! | | its own node's publications | those of other nodes |
+//! | --- | --- | --- |
+//! | persistent sessions at QoS 1 and 2, shared subscriptions | the log | the log |
+//! | other sessions and subscriptions, readers in this process, the history | directly | the log |
+//!
+//! So the deliveries to a persistent session and the position in the log up to which they go are
+//! stored together: after a crash of the node nothing is delivered twice or left out.
+//!
 //! Invariants:
 //! - A publication of another node is not forwarded: only the publishers of
 //!   [`Broker::node_publisher`] publish it here, and they forward nothing.
+//! - A publication is acknowledged when the log has stored it, after this node's own changes.
 //! - Topics that begin with `$` belong to one server; they are neither forwarded nor announced.
 //! - No method blocks.
 //!
@@ -15,6 +27,7 @@
 use std::sync::Arc;
 
 use gatepost_message::{Publication, TopicFilter};
+use gatepost_store::{StoreChange, Ticket};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -32,12 +45,48 @@ pub trait OtherNodes: Send + Sync {
     /// for this topic must not replace it before [`OtherNodes::forward`] was called with it.
     fn begin_retaining(&self, publication: &Publication);
 
-    /// Forwards a publication of this server. Returns whether this will be attempted.
+    /// Forwards a publication of this server at QoS 0, and the retained message of one at QoS 1 or
+    /// 2. Returns whether this will be attempted.
     fn forward(&self, publication: &Arc<Publication>) -> bool;
+
+    /// Whether a further publication can wait for the log.
+    fn has_room_in_log(&self) -> bool;
+
+    /// The change that keeps a publication in the database until it was read back from the log.
+    fn keep_until_logged(&self, logged: &LoggedPublication) -> StoreChange;
+
+    /// Appends publications to the log, in their order. The ticket is committed when the log has
+    /// stored them.
+    fn append(&self, batch: LoggedBatch<'_>) -> Ticket;
 
     /// The state, for operators.
     fn status(&self) -> NodesStatus;
 }
+
+/// A publication at QoS 1 or 2 on its way through the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedPublication {
+    /// The publication.
+    pub publication: Arc<Publication>,
+    /// The number of the persistent session that published it, which does not receive it under a
+    /// subscription with No Local \[MQTT-3.8.3-3\].
+    pub session: Option<u64>,
+}
+
+/// Publications for the log.
+pub struct LoggedBatch<'a> {
+    /// The publications; the list is emptied.
+    pub publications: &'a mut Vec<LoggedPublication>,
+    /// The commit of this server's changes, which comes first.
+    pub stored: Option<Ticket>,
+    /// Whether they are kept in the database: then they are tried until the log has stored them.
+    /// Otherwise they fail after some time, when the log may have stored them or not.
+    pub are_kept: bool,
+}
+
+/// The server has no memory for the deliveries of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory;
 
 /// A node that is alive, for operators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,6 +116,12 @@ pub struct NodesStatus {
     pub received: u64,
     /// Messages of other nodes that could not be read.
     pub malformed: u64,
+    /// Publications that the log has not acknowledged.
+    pub log_waiting: u64,
+    /// Entries of the log that this node has not read.
+    pub log_unread: u64,
+    /// Entries that the log had removed before this node read them.
+    pub log_missed: u64,
     /// Topics whose retained message the other nodes do not have yet.
     pub retained_unsent: u64,
     /// Subscriptions that were answered before every other node had confirmed them.

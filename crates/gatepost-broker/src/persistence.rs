@@ -58,7 +58,7 @@ impl BatchCommit {
     }
 
     /// Records that the batch was submitted; `None` if there was nothing to store.
-    fn was_submitted(&self, ticket: Option<&Result<Ticket, StoreError>>) {
+    pub(crate) fn was_submitted(&self, ticket: Option<&Result<Ticket, StoreError>>) {
         let _ = self.0.set(match ticket {
             Some(Ok(ticket)) => BatchSubmission::With(ticket.clone()),
             Some(Err(_)) => BatchSubmission::Refused,
@@ -260,6 +260,17 @@ impl PersistentSession {
     }
 }
 
+/// The sessions that receive a publication, of those with a matching subscription: see `nodes.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Audience {
+    #[default]
+    All,
+    /// All except persistent sessions at QoS 1 and 2.
+    NotPersistent,
+    /// Persistent sessions at QoS 1 and 2.
+    Persistent,
+}
+
 /// The rows of one batch of deliveries: of a publisher, or of a connection that receives retained
 /// messages.
 #[derive(Default)]
@@ -267,10 +278,16 @@ pub(crate) struct ChangeBatch {
     pub(crate) changes: Vec<StoreChange>,
     /// The publications of this batch that are stored.
     stored: Vec<Arc<StoredMessage>>,
-    /// The commit of this batch, shared by all parts that must be undone if it fails.
+    /// The commit that the sender's acknowledgement waits for, shared by all parts that must be
+    /// undone if it fails.
     commit: Option<Arc<BatchCommit>>,
-    /// The same commit, if the batch changes retained messages.
+    /// The commit of the changes, if they are of retained messages.
     pub(crate) retaining: Option<Arc<BatchCommit>>,
+    /// Whether the changes record that the sender's publications were received, so that it will not
+    /// repeat them.
+    pub(crate) ends_sending: bool,
+    /// The sessions that the present publication goes to.
+    pub(crate) audience: Audience,
     /// The last publication, for the next session that needs it.
     last: Option<(Arc<Publication>, Arc<StoredMessage>)>,
     /// The trace of the present publication, if it is traced.
@@ -301,12 +318,23 @@ impl ChangeBatch {
         self.commit.get_or_insert_with(Arc::default).clone()
     }
 
-    /// Records that the changes were submitted or refused; `None` if there were none. Changes that
+    /// The commit of the retained messages that the present batch changes.
+    pub(crate) fn retaining_commit(&mut self) -> Arc<BatchCommit> {
+        self.retaining.get_or_insert_with(Arc::default).clone()
+    }
+
+    /// Records that the changes were submitted or refused; `None` if there were none.
+    /// `acknowledged` is the commit that the sender's acknowledgement waits for. Changes that
     /// remove unreferenced messages remain in this batch.
-    pub(crate) fn was_submitted(&mut self, ticket: Option<&Result<Ticket, StoreError>>) {
+    pub(crate) fn was_submitted(
+        &mut self,
+        ticket: Option<&Result<Ticket, StoreError>>,
+        acknowledged: Option<&Result<Ticket, StoreError>>,
+    ) {
         self.last = None;
+        self.ends_sending = false;
         if let Some(commit) = self.commit.take() {
-            commit.was_submitted(ticket);
+            commit.was_submitted(acknowledged);
         }
         for stored in self.stored.drain(..) {
             stored.commit.was_submitted(ticket);

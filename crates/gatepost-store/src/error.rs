@@ -112,6 +112,12 @@ pub enum StoreError {
         /// The bytes that wait.
         waiting_bytes: usize,
     },
+    /// The log that the servers of a cluster share did not store the message.
+    #[error("the cluster did not store the message: {cause}")]
+    Cluster {
+        /// The reason.
+        cause: Arc<str>,
+    },
     /// The store was closed before the change was written.
     #[error("the database is closed")]
     Closed,

@@ -31,6 +31,31 @@ impl CommitGroup {
     }
 }
 
+/// The commit of data that is stored outside the database, such as in a log that several servers
+/// share. If it is dropped undecided, its tickets fail.
+#[derive(Debug)]
+pub struct ExternalCommit(Arc<CommitGroup>);
+
+impl ExternalCommit {
+    /// A commit to come, and the ticket for it.
+    pub fn new() -> (Self, Ticket) {
+        let group = Arc::new(CommitGroup::default());
+        let ticket = Ticket::of_all(group.clone());
+        (Self(group), ticket)
+    }
+
+    /// Reports the outcome to the tickets; the first one is final.
+    pub fn decide(&self, outcome: Result<(), StoreError>) {
+        self.0.decide(outcome.map(|()| Vec::new()));
+    }
+}
+
+impl Drop for ExternalCommit {
+    fn drop(&mut self) {
+        self.decide(Err(StoreError::Closed));
+    }
+}
+
 /// A claim on a commit to come. Cheap to clone; dropping it changes nothing.
 #[derive(Debug, Clone)]
 pub struct Ticket {

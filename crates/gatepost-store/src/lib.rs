@@ -56,7 +56,7 @@ pub use backup::{
 pub use change::StoreChange;
 pub use clock::{ClockSource, SystemClock};
 pub use error::StoreError;
-pub use group::Ticket;
+pub use group::{ExternalCommit, Ticket};
 pub use journal::{JournalEntry, QuarantineEntry};
 pub use mailbox::MailboxEntry;
 pub use manual::{ManualWriter, SimulatedDatabase};

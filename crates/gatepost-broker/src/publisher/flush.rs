@@ -21,12 +21,33 @@ pub(super) struct PendingFlush {
     pub(super) readers: Vec<Arc<StreamQueue>>,
 }
 
+/// The commits of one batch.
+struct SubmittedBatch {
+    /// The commit of its changes.
+    stored: Option<Result<Ticket, StoreError>>,
+    /// The commit of its publications in the log, which includes the other.
+    logged: Option<Result<Ticket, StoreError>>,
+}
+
 impl Publisher {
     /// Writes the collected frames, with one write per socket. The ticket, if any, is for changes
     /// that must be durable before they are acknowledged.
     pub fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
+        let submitted = self.flush_all();
+        submitted.logged.or(submitted.stored)
+    }
+
+    /// As [`Publisher::flush`], for publications that no client waits for: the ticket is for the
+    /// changes of this server alone.
+    pub(crate) fn flush_effects(&mut self) -> Option<Result<Ticket, StoreError>> {
+        // A will is removed from its session by these changes, so it is kept until it is logged.
+        self.batch.ends_sending = true;
+        self.flush_all().stored
+    }
+
+    fn flush_all(&mut self) -> SubmittedBatch {
         let began = self.pace.begin(&self.traffic);
-        let ticket = self.submit_changes();
+        let submitted = self.submit();
         self.close_run(true);
         self.send_held();
         for session in self.pending_flush.sessions.drain(..) {
@@ -39,21 +60,29 @@ impl Publisher {
         self.pace
             .end(began, &traffic, self.shared.settings.gather_max.duration());
         traffic.add_to(&self.shared.counters);
-        ticket
+        submitted
+    }
+
+    fn submit(&mut self) -> SubmittedBatch {
+        let are_kept = self.keep_logged();
+        let stored = self.submit_changes();
+        let logged = self.append_logged(stored.as_ref(), are_kept);
+        let acknowledged = logged.as_ref().or(stored.as_ref());
+        self.batch.was_submitted(stored.as_ref(), acknowledged);
+        SubmittedBatch { stored, logged }
     }
 
     fn submit_changes(&mut self) -> Option<Result<Ticket, StoreError>> {
         let changes = &mut self.batch.changes;
         let Some(store) = self.shared.store.as_ref().filter(|_| !changes.is_empty()) else {
             changes.clear();
-            self.batch.was_submitted(None);
             return None;
         };
         let shared = &self.shared;
-        let commit = self.batch.retaining.take();
-        let _in_order = commit.map(|commit| {
+        let retaining = self.batch.retaining.take();
+        let _in_order = retaining.as_ref().map(|commit| {
             let guard = shared.retained.begin_submitting();
-            shared.retained.put_in_order(changes, &commit);
+            shared.retained.put_in_order(changes, commit);
             guard
         });
         let ticket = store.submit_after(changes, self.last_ticket.as_ref());
@@ -61,7 +90,9 @@ impl Publisher {
             // No client receives a success for these changes, so they may be lost.
             changes.clear();
         }
-        self.batch.was_submitted(Some(&ticket));
+        if let Some(commit) = retaining {
+            commit.was_submitted(Some(&ticket));
+        }
         self.last_ticket = ticket.as_ref().ok().cloned();
         Some(ticket)
     }

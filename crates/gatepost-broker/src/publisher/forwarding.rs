@@ -24,7 +24,7 @@ impl Publisher {
     }
 
     /// The nodes that a publication of this publisher goes to, if it goes to any.
-    fn nodes_for(&self, publication: &Publication) -> Option<&dyn OtherNodes> {
+    pub(super) fn nodes_for(&self, publication: &Publication) -> Option<&dyn OtherNodes> {
         let nodes = self.shared.nodes.as_deref()?;
         let is_shared = !self.is_of_other_nodes && !publication.topic.as_str().starts_with('$');
         is_shared.then_some(nodes)

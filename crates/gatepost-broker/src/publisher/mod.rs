@@ -12,6 +12,7 @@
 mod batch_traffic;
 mod flush;
 mod forwarding;
+mod logged;
 mod pace;
 mod rules;
 mod run;
@@ -28,7 +29,8 @@ use gatepost_store::{StoreChange, Ticket};
 use gatepost_topics::RuleViolation;
 
 use crate::limits::{Limit, TokenBucket};
-use crate::persistence::ChangeBatch;
+use crate::nodes::LoggedPublication;
+use crate::persistence::{Audience, ChangeBatch};
 use crate::recent::{Remembered, StaleTopic};
 use crate::retained::RetainOutcome;
 use crate::route::Route;
@@ -56,6 +58,17 @@ pub struct PublishOutcome {
     pub is_forwarded: bool,
 }
 
+impl PublishOutcome {
+    /// The outcome of a publication that reached no subscriber.
+    const fn refused(reason: PublishRefusal) -> Self {
+        Self {
+            receivers: 0,
+            refused: Some(reason),
+            is_forwarded: false,
+        }
+    }
+}
+
 /// The reason why a publication was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishRefusal {
@@ -68,6 +81,9 @@ pub enum PublishRefusal {
     /// The server accepts no messages until it has memory again.
     #[error("the server is out of memory")]
     Memory,
+    /// Too many messages wait for the log of the cluster.
+    #[error("too many messages wait for the cluster to store them")]
+    Log,
     /// It is for later, and too many wait for their time.
     #[error("no room for another delayed message")]
     Delayed,
@@ -97,6 +113,10 @@ pub struct Publisher {
     refusals: usize,
     /// Whether it publishes messages of other nodes.
     is_of_other_nodes: bool,
+    /// Whether the present publication comes from the log, which leaves retaining to its caller.
+    is_of_log: bool,
+    /// Publications of this batch for the log of all nodes.
+    logged: Vec<LoggedPublication>,
 }
 
 impl Publisher {
@@ -115,6 +135,8 @@ impl Publisher {
             congested: Vec::new(),
             refusals: 0,
             is_of_other_nodes: false,
+            is_of_log: false,
+            logged: Vec::new(),
         }
     }
 
@@ -180,46 +202,72 @@ impl Publisher {
         }
         if publication.qos > Qos::AtMostOnce && self.is_short_of_memory(slot) {
             self.reached(Limit::Memory);
-            return PublishOutcome {
-                receivers: 0,
-                refused: Some(PublishRefusal::Memory),
-                is_forwarded: false,
-            };
+            return PublishOutcome::refused(PublishRefusal::Memory);
+        }
+        let is_logged = self.is_logged(&publication);
+        if is_logged && !self.has_room_in_log() {
+            return PublishOutcome::refused(PublishRefusal::Log);
         }
         let publication = Arc::new(publication);
         let mut refused = self
             .account(slot, &publication)
             .then_some(PublishRefusal::Retain);
-        self.refusals = 0;
-        let route = self.remember_and_queue(slot, &publication);
-        let receivers = route.receivers();
-        if receivers > 0 {
-            // Frames of a run are shared, so they cannot be traced one by one.
-            let may_run = publication.qos == Qos::AtMostOnce && !publication.retain;
-            if may_run && self.batch.trace.is_none() {
-                self.add_to_run(&route, &publication);
-            } else {
-                self.close_run(false);
-                for class in &route.classes {
-                    self.deliver_to(&class.targets, &publication);
-                }
-            }
-            self.deliver_to(&route.singles, &publication);
-            for group in &route.groups {
-                if let Some(member) = group.next_member() {
-                    self.deliver_to(&[DeliveryTarget::from(&member)], &publication);
-                }
-            }
-        }
+        let receivers = self.deliver(slot, &publication, is_logged);
         if self.refusals > 0 && self.refusals == receivers {
             refused = Some(PublishRefusal::Queues);
         }
         let is_forwarded = self.forward(&publication);
+        if is_logged {
+            self.log(&publication);
+        }
         self.keep_certificate(slot, &publication);
         PublishOutcome {
             receivers,
             refused,
             is_forwarded,
+        }
+    }
+
+    /// Delivers to the receivers of the topic, and returns how many there are. What the log brings
+    /// is left to it.
+    fn deliver(
+        &mut self,
+        slot: TopicSlot,
+        publication: &Arc<Publication>,
+        is_logged: bool,
+    ) -> usize {
+        self.refusals = 0;
+        let route = self.remember_and_queue(slot, publication);
+        let receivers = route.receivers();
+        if receivers == 0 {
+            return 0;
+        }
+        if is_logged {
+            self.batch.audience = Audience::NotPersistent;
+        }
+        // Frames of a run are shared, so they cannot be traced one by one.
+        let may_run = publication.qos == Qos::AtMostOnce && !publication.retain;
+        if may_run && self.batch.trace.is_none() {
+            self.add_to_run(&route, publication);
+        } else {
+            self.close_run(false);
+            for class in &route.classes {
+                self.deliver_to(&class.targets, publication);
+            }
+        }
+        self.deliver_to(&route.singles, publication);
+        self.batch.audience = Audience::All;
+        if !is_logged {
+            self.deliver_to_groups(&route, publication);
+        }
+        receivers
+    }
+
+    fn deliver_to_groups(&mut self, route: &Route, publication: &Arc<Publication>) {
+        for group in &route.groups {
+            if let Some(member) = group.next_member() {
+                self.deliver_to(&[DeliveryTarget::from(&member)], publication);
+            }
         }
     }
 
@@ -286,7 +334,7 @@ impl Publisher {
         {
             session.receive(packet_id, &mut self.batch);
         }
-        publication.retain && self.retain_or_clear(publication)
+        publication.retain && !self.is_of_log && self.retain_or_clear(publication)
     }
 
     /// Retains or clears; returns whether retaining was refused.
@@ -297,8 +345,7 @@ impl Publisher {
         let may_retain = !self.shared.limits.is_out_of_memory() || publication.payload.is_empty();
         let outcome = if may_retain {
             let is_stored = is_durable && self.shared.store.is_some();
-            let commit = is_stored.then(|| self.batch.commit());
-            self.batch.retaining.clone_from(&commit);
+            let commit = is_stored.then(|| self.batch.retaining_commit());
             self.begin_retaining(publication);
             self.shared.retained.retain(publication, commit)
         } else {
@@ -334,7 +381,7 @@ impl Publisher {
     }
 
     /// Adds changes that must become durable together with the publications of this batch.
-    pub(crate) fn add_changes(&mut self, changes: Vec<StoreChange>) {
+    pub fn add_changes(&mut self, changes: impl IntoIterator<Item = StoreChange>) {
         self.batch.changes.extend(changes);
     }
 }

@@ -87,7 +87,7 @@ fn a_message_that_cannot_be_stored_is_not_retained() {
         } else {
             Err(StoreError::Closed)
         };
-        batch.was_submitted(Some(&ticket));
+        batch.was_submitted(Some(&ticket), Some(&ticket));
         commit
     };
     let retained = RetainedMessages::new(10, 1_000);

@@ -12,7 +12,7 @@ use crate::counters::{Counters, DropCause};
 use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
 use crate::newest::NewestDelivery;
-use crate::persistence::ChangeBatch;
+use crate::persistence::{Audience, ChangeBatch};
 use crate::settings::SlowSubscriber;
 use crate::trace::StepOutcome;
 
@@ -181,11 +181,16 @@ impl Session {
         if state.has_ended {
             return DeliveryOutcome::None;
         }
-        if publication.qos.min(options.qos) == Qos::AtMostOnce {
-            if !self.deliver_unacknowledged(state, publication, options, retain, batch, broker) {
-                return DeliveryOutcome::None;
-            }
-        } else {
+        let is_acknowledged = publication.qos.min(options.qos) > Qos::AtMostOnce;
+        let is_served = match batch.audience {
+            Audience::All => true,
+            Audience::NotPersistent => !(is_acknowledged && state.is_persistent()),
+            Audience::Persistent => is_acknowledged && state.is_persistent(),
+        };
+        if !is_served {
+            return DeliveryOutcome::None;
+        }
+        if is_acknowledged {
             let is_taken = self.enqueue(state, publication, options, retain, batch, broker);
             let qos = publication.qos.min(options.qos);
             let waits = qos == Qos::ExactlyOnce && broker.is_stored;
@@ -199,6 +204,8 @@ impl Session {
             if !is_taken {
                 return DeliveryOutcome::Refused;
             }
+        } else if !self.deliver_unacknowledged(state, publication, options, retain, batch, broker) {
+            return DeliveryOutcome::None;
         }
         self.pressure(state, broker)
     }

@@ -137,6 +137,13 @@ impl Session {
         Some(effects)
     }
 
+    /// Whether this is the persistent session of this number.
+    pub(crate) fn is_number(&self, number: Option<u64>) -> bool {
+        let mut state = self.state.lock();
+        let own = state.persistent_mut().map(|persistent| persistent.number);
+        own.is_some() && own == number
+    }
+
     /// Submits the collected changes to the store. `None` if there are none.
     pub(crate) fn submit(&self, store: &Store) -> Option<Result<Ticket, StoreError>> {
         self.state.lock().submit(store)
@@ -208,6 +215,7 @@ impl Session {
         let queue = state.acknowledged.get_or_insert_default();
         queue.received.publish(packet_id, batch.commit());
         if let Some(persistent) = &queue.persistent {
+            batch.ends_sending = true;
             batch
                 .changes
                 .push(StoreChange::Session(SessionChange::Receive {
@@ -357,7 +365,7 @@ impl SessionState {
     /// Submits the changes of a retained message, after the session's own changes.
     pub(crate) fn submit_with(&mut self, batch: &mut ChangeBatch, store: &Store) {
         let Some(persistent) = self.persistent_mut() else {
-            batch.was_submitted(None); // it has no rows
+            batch.was_submitted(None, None); // it has no rows
             return;
         };
         let _ = persistent.submit(store);
@@ -365,7 +373,7 @@ impl SessionState {
         if ticket.is_err() {
             batch.changes.clear();
         }
-        batch.was_submitted(Some(&ticket));
+        batch.was_submitted(Some(&ticket), Some(&ticket));
         persistent.changes.append(&mut batch.changes);
     }
 }

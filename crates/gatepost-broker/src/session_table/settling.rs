@@ -30,7 +30,7 @@ impl SessionTable {
             }
             publisher.add_changes(effects.changes.clone());
         }
-        let ticket = publisher.flush()?;
+        let ticket = publisher.flush_effects()?;
         for effects in &all_effects {
             effects.were_submitted(&ticket);
         }

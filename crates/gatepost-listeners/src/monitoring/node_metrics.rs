@@ -39,6 +39,27 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     );
     page.value(
         gauge(
+            "gatepost_backbone_log_waiting",
+            "Publications at QoS 1 and 2 that the log has not stored yet.",
+        ),
+        nodes.log_waiting,
+    );
+    page.value(
+        gauge(
+            "gatepost_backbone_log_unread",
+            "Entries of the log that this node has not read.",
+        ),
+        nodes.log_unread,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_log_missed_total",
+            "Entries that the log removed before this node read them.",
+        ),
+        nodes.log_missed,
+    );
+    page.value(
+        gauge(
             "gatepost_backbone_retained_unsent",
             "Topics whose retained message the other nodes do not have yet.",
         ),

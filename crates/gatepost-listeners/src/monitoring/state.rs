@@ -110,6 +110,10 @@ pub struct ClusterState {
     pub forwarded: u64,
     /// Publications that came from other nodes since the start.
     pub received: u64,
+    /// Publications that the log of the cluster has not stored yet.
+    pub log_waiting: u64,
+    /// Entries of the log that this node has not read.
+    pub log_unread: u64,
     /// Topics whose retained message the other nodes do not have yet.
     pub retained_unsent: u64,
 }
@@ -123,6 +127,8 @@ impl From<NodesStatus> for ClusterState {
             nodes: nodes.collect(),
             forwarded: status.forwarded,
             received: status.received,
+            log_waiting: status.log_waiting,
+            log_unread: status.log_unread,
             retained_unsent: status.retained_unsent,
         }
     }

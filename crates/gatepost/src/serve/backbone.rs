@@ -19,7 +19,10 @@ pub(super) async fn open_broker(
 ) -> Result<(Broker, Option<RunningBackbone>), StartError> {
     let settings = &config.backbone;
     let node = config.node().unwrap_or(NodeNumber::FIRST);
-    let backbone = settings.is_set().then(|| Backbone::new(settings, node));
+    let backbone = settings
+        .is_set()
+        .then(|| Backbone::new(settings, node, store));
+    let backbone = backbone.transpose()?;
     let nodes = backbone.as_ref().map(Backbone::nodes);
     let rules = TopicRules::new(&config.topics).map_err(StartError::Topics)?;
     let broker = Broker::open_as_node(config.broker.clone(), store.clone(), rights, nodes, rules)?;

@@ -3,10 +3,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../crash/clients.rs"]
+mod clients;
+mod faults;
+mod log;
 mod nats;
 mod refusals;
 mod retained;
 mod sparkplug;
+#[path = "../crash/wire.rs"]
+mod wire;
 
 use nats::Nats;
 use support::{Client, Gateway, await_some, run, text_of};
@@ -127,16 +133,8 @@ fn a_message_published_after_the_suback_arrives() {
     if nats::program().is_none() {
         return;
     }
-    // Two NATS servers, so that interest has a way to go.
-    let routes = [nats::free_port(), nats::free_port()];
-    let cluster = |own: usize| {
-        format!(
-            "cluster {{ name: c, listen: \"127.0.0.1:{}\", routes: [\"nats://127.0.0.1:{}\", \
-             \"nats://127.0.0.1:{}\"] }}",
-            routes[own], routes[0], routes[1]
-        )
-    };
-    let servers = [Nats::start(&cluster(0)), Nats::start(&cluster(1))];
+    // Several NATS servers, so that interest has a way to go.
+    let servers = Nats::cluster();
     let (one, two) = (node(&servers[0], 1), node(&servers[1], 2));
     await_joined(&one, 1);
     await_joined(&two, 1);
@@ -165,7 +163,7 @@ fn a_lost_nats_server_is_reported_and_reconnected() {
         ready.contains("degraded: backbone").then_some(())
     });
     // The node serves its own clients, and a subscription needs no other node.
-    publish(&one, "t/alone", "x", &["-q", "1"]);
+    publish(&one, "t/alone", "x", &[]);
     near.await_line("t/alone x");
     Client::subscribe(&one, "u", "%p");
     let lost = "gatepost_dropped_total{cause=\"backbone\"}";

@@ -10,7 +10,7 @@ use super::support::{Gateway, text_of};
 use super::{PLAIN, await_joined, node, publish, readyz};
 
 /// The log of a server that does not start.
-fn refused(settings: &str) -> String {
+pub(crate) fn refused(settings: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let started = Gateway::try_start_in(folder.path(), &format!("{settings}{PLAIN}"), &[]);
     match started {
@@ -225,4 +225,28 @@ fn the_connection_is_encrypted_with_certificates_of_both_sides() {
     // Without the authority the server is not believed.
     let (code, text) = run_with_settings(&["nodes"], &nats.settings(1));
     assert_eq!(code, Some(69), "{text}");
+}
+
+#[test]
+fn a_nats_server_that_writes_later_than_it_acknowledges_is_refused() {
+    if nats::program().is_none() {
+        return;
+    }
+    let monitoring = free_port();
+    let nats = Nats::start(&format!("http: \"127.0.0.1:{monitoring}\""));
+    let with = |nats: &Nats, port: u16| {
+        format!(
+            "{}backbone.monitoring = [\"http://127.0.0.1:{port}\"]\n",
+            nats.settings(1)
+        )
+    };
+    let settings = with(&nats, monitoring);
+    await_joined(&Gateway::start(&format!("{settings}{PLAIN}")), 0);
+    let monitoring = free_port();
+    let later = Nats::start_without_sync(&format!("http: \"127.0.0.1:{monitoring}\""));
+    let settings = with(&later, monitoring);
+    let log = refused(&settings);
+    assert!(log.contains("sync_interval: always"), "{log}");
+    let accepted = format!("{settings}backbone.require_sync = false\n{PLAIN}");
+    await_joined(&Gateway::start(&accepted), 0);
 }

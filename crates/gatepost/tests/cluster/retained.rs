@@ -98,7 +98,7 @@ fn messages_retained_without_the_nats_server_are_sent_later() {
     await_some("the loss is noticed", || {
         (metric(&one, "gatepost_backbone_joined ") == 0).then_some(())
     });
-    retain(&one, "r/a", "while away");
+    publish(&one, "r/a", "while away", &["-r"]);
     assert_eq!(metric(&one, "gatepost_backbone_retained_unsent"), 1);
     nats.start_again();
     await_joined(&one, 1);

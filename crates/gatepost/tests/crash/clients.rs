@@ -179,6 +179,41 @@ impl Subscriber {
             .extend(missing.map(|&number| (topic.to_owned(), number)));
     }
 
+    /// Checks that every acknowledged publication arrived, in order, and at QoS 2 once.
+    pub(crate) fn check(&self, name: &str, publishers: &[Publisher]) {
+        let nothing = Vec::new();
+        for publisher in publishers {
+            let topic = &publisher.topic;
+            let got = self.got.get(topic).unwrap_or(&nothing);
+            let mut seen = vec![0_u32; publisher.acknowledged.len()];
+            let mut last_new = None;
+            for &number in got {
+                let count = seen
+                    .get_mut(number as usize)
+                    .expect("a number that was published");
+                *count += 1;
+                if *count == 1 {
+                    // A publication that MQTT 5 refused comes after those that followed it.
+                    assert!(
+                        Some(number) > last_new || publisher.version == Version::Mqtt5,
+                        "{name}, {topic}: {number} came after {last_new:?}"
+                    );
+                    last_new = Some(number);
+                } else {
+                    assert_eq!(publisher.qos, 1, "{name}, {topic}: {number} came twice");
+                }
+            }
+            let lost: Vec<usize> = (0..seen.len())
+                .filter(|&number| seen[number] == 0)
+                .collect();
+            assert!(
+                lost.is_empty(),
+                "{name}, {topic}: lost {lost:?} of {}",
+                seen.len()
+            );
+        }
+    }
+
     /// Whether every publication that was expected has arrived.
     pub(crate) fn has_everything(&self) -> bool {
         self.awaited.is_empty()

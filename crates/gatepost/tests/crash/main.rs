@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use clients::{Publisher, Signals, Subscriber};
 use support::{Gateway, PATIENCE};
-use wire::Version;
 
 const ROUNDS: u64 = 8;
 const PUBLISHERS_PER_QOS: usize = 2;
@@ -165,38 +164,8 @@ impl Crash {
     }
 
     fn check(&self) {
-        let nothing = Vec::new();
         for (name, subscriber) in [("present", &self.present), ("absent", &self.absent)] {
-            for publisher in &self.publishers {
-                let topic = &publisher.topic;
-                let got = subscriber.got.get(topic).unwrap_or(&nothing);
-                let mut seen = vec![0_u32; publisher.acknowledged.len()];
-                let mut last_new = None;
-                for &number in got {
-                    let count = seen
-                        .get_mut(number as usize)
-                        .expect("a number that was published");
-                    *count += 1;
-                    if *count == 1 {
-                        // A publication that MQTT 5 refused comes after those that followed it.
-                        assert!(
-                            Some(number) > last_new || publisher.version == Version::Mqtt5,
-                            "{name}, {topic}: {number} came after {last_new:?}"
-                        );
-                        last_new = Some(number);
-                    } else {
-                        assert_eq!(publisher.qos, 1, "{name}, {topic}: {number} came twice");
-                    }
-                }
-                let lost: Vec<usize> = (0..seen.len())
-                    .filter(|&number| seen[number] == 0)
-                    .collect();
-                assert!(
-                    lost.is_empty(),
-                    "{name}, {topic}: lost {lost:?} of {}",
-                    seen.len()
-                );
-            }
+            subscriber.check(name, &self.publishers);
         }
     }
 }

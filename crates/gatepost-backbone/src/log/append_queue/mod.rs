@@ -1,0 +1,365 @@
+//! The publications of this node for one partition, until the log has stored them.
+//!
+//! Publications wait as the broker submitted them. The task of the connection forms entries of
+//! them, which stay here until they are acknowledged, so that the next connection sends them again.
+//!
+//! Invariants:
+//! - Entries are sent in the order in which the broker submitted their publications.
+//! - A publication that is kept in the database has an entry of its own, whose message id is that
+//!   of the publication: a later run of the server sends it under the same one.
+//! - Publications that an earlier run kept precede all others.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use gatepost_broker::LoggedPublication;
+use gatepost_message::MessageId;
+use gatepost_store::{ExternalCommit, StoreError, Ticket};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::bounds::AppendBounds;
+use super::entry;
+use crate::encoding::{self, BundleOrigin};
+
+/// The length up to which an entry accepts further publications.
+const ENTRY_BYTES_MAX: usize = 32 * 1024;
+/// The publications of an entry.
+const ENTRY_PUBLICATIONS_MAX: usize = 256;
+
+/// The publications of one flush of a publisher, in all partitions.
+pub(crate) struct PendingAppend {
+    commit: ExternalCommit,
+    /// The publications whose outcome is not known.
+    remaining: AtomicUsize,
+    failure: Mutex<Option<StoreError>>,
+}
+
+impl PendingAppend {
+    pub(crate) fn new(publications: usize) -> (Arc<Self>, Ticket) {
+        let (commit, ticket) = ExternalCommit::new();
+        let pending = Self {
+            commit,
+            remaining: AtomicUsize::new(publications),
+            failure: Mutex::default(),
+        };
+        (Arc::new(pending), ticket)
+    }
+
+    fn settle(&self, publications: usize, outcome: Result<(), StoreError>) {
+        if let Err(error) = outcome {
+            self.failure.lock().get_or_insert(error);
+        }
+        if self.remaining.fetch_sub(publications, Ordering::AcqRel) == publications {
+            let failure = self.failure.lock().take();
+            self.commit.decide(failure.map_or(Ok(()), Err));
+        }
+    }
+}
+
+/// Publications that wait.
+pub(crate) struct Append {
+    pub(crate) publications: Vec<LoggedPublication>,
+    /// The changes of this server that must be stored before.
+    pub(crate) stored: Option<Ticket>,
+    pub(crate) pending: Arc<PendingAppend>,
+    /// The time at which they fail; `None` for publications that are kept in the database.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Append {
+    /// Whether the changes of this server are stored.
+    fn is_stored(&self) -> bool {
+        let stored = self.stored.as_ref();
+        stored.is_none_or(|ticket| ticket.outcome().is_some_and(|outcome| outcome.is_ok()))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.publications.iter().map(entry::weight).sum()
+    }
+}
+
+/// An entry to be stored.
+pub(crate) struct LogEntry {
+    /// The message id, which the engine stores once.
+    pub(crate) id: String,
+    pub(crate) bytes: Bytes,
+    /// The id of the publication, if it is kept in the database.
+    pub(crate) kept: Option<MessageId>,
+    publications: usize,
+    weight: usize,
+    pending: Vec<(Arc<PendingAppend>, usize)>,
+    deadline: Option<Instant>,
+    /// Whether its senders have the outcome.
+    is_settled: AtomicBool,
+}
+
+impl LogEntry {
+    fn new(id: String, kept: Option<MessageId>, deadline: Option<Instant>) -> Self {
+        Self {
+            id,
+            bytes: Bytes::new(),
+            kept,
+            publications: 0,
+            weight: 0,
+            pending: Vec::new(),
+            deadline,
+            is_settled: AtomicBool::new(false),
+        }
+    }
+
+    fn note(&mut self, append: &Append, weight: usize) {
+        self.publications += 1;
+        self.weight += weight;
+        match self.pending.last_mut() {
+            Some((pending, count)) if Arc::ptr_eq(pending, &append.pending) => *count += 1,
+            _ => self.pending.push((append.pending.clone(), 1)),
+        }
+    }
+
+    fn settle(&self, outcome: &Result<(), StoreError>, bounds: &AppendBounds) {
+        if !self.is_settled.swap(true, Ordering::AcqRel) {
+            for (pending, count) in &self.pending {
+                pending.settle(*count, outcome.clone());
+            }
+            bounds.remove(self.publications, self.weight);
+        }
+    }
+}
+
+/// The next step of the connection's task.
+pub(crate) enum NextEntry {
+    /// To send this.
+    Send(Arc<LogEntry>),
+    /// To wait for changes of this server.
+    Await(Ticket),
+    /// To wait for publications.
+    Nothing,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: VecDeque<Append>,
+    entries: VecDeque<Arc<LogEntry>>,
+    /// The publications that an earlier run kept and that were not found in the log, while it is
+    /// being read.
+    earlier: Option<BTreeMap<MessageId, LoggedPublication>>,
+}
+
+/// The queue of one partition.
+pub(crate) struct AppendQueue {
+    state: Mutex<QueueState>,
+    bounds: Arc<AppendBounds>,
+    changed: Notify,
+}
+
+/// The log did not store a publication, or its acknowledgement did not arrive.
+fn unstored(cause: &str) -> StoreError {
+    StoreError::Cluster {
+        cause: cause.into(),
+    }
+}
+
+impl AppendQueue {
+    /// A queue that begins with the publications that an earlier run kept.
+    pub(crate) fn new(earlier: Vec<LoggedPublication>, bounds: Arc<AppendBounds>) -> Self {
+        let earlier = earlier.into_iter().map(|one| (one.publication.id, one));
+        let earlier: BTreeMap<_, _> = earlier.collect();
+        Self {
+            state: Mutex::new(QueueState {
+                earlier: (!earlier.is_empty()).then_some(earlier),
+                ..QueueState::default()
+            }),
+            bounds,
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn push(&self, append: Append) {
+        self.bounds.add(append.publications.len(), append.bytes());
+        self.state.lock().waiting.push_back(append);
+        self.changed.notify_one();
+    }
+
+    /// Waits until there may be more to send.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// A publication that is kept was read back from the log.
+    pub(crate) fn found_in_log(&self, id: MessageId) {
+        if let Some(earlier) = &mut self.state.lock().earlier {
+            earlier.remove(&id);
+        }
+    }
+
+    /// The log was read to its end: what an earlier run kept, and is not in it, is sent.
+    pub(crate) fn release_earlier(&self) {
+        let mut state = self.state.lock();
+        for one in state
+            .earlier
+            .take()
+            .into_iter()
+            .flatten()
+            .rev()
+            .map(|(_, one)| one)
+        {
+            let (pending, _) = PendingAppend::new(1);
+            let append = Append {
+                publications: vec![one],
+                stored: None,
+                pending,
+                deadline: None,
+            };
+            self.bounds.add(1, append.bytes());
+            state.waiting.push_front(append);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The entry after the first `sent` ones, which is formed if there is none.
+    pub(crate) fn next(&self, sent: usize, origin: impl FnOnce() -> BundleOrigin) -> NextEntry {
+        let mut state = self.state.lock();
+        // Entries that failed while there was no connection.
+        let is_settled = |entry: &Arc<LogEntry>| entry.is_settled.load(Ordering::Acquire);
+        while state.entries.get(sent).is_some_and(is_settled) {
+            state.entries.remove(sent);
+        }
+        if let Some(entry) = state.entries.get(sent) {
+            return NextEntry::Send(entry.clone());
+        }
+        if state.earlier.is_some() {
+            return NextEntry::Nothing;
+        }
+        if let Some(ticket) = self.first_uncommitted(&mut state) {
+            return NextEntry::Await(ticket);
+        }
+        let Some(entry) = form(&mut state.waiting, origin) else {
+            return NextEntry::Nothing;
+        };
+        let entry = Arc::new(entry);
+        state.entries.push_back(entry.clone());
+        NextEntry::Send(entry)
+    }
+
+    /// The commit that the first waiting publications need, if it is not decided. Publications
+    /// whose commit has failed are removed.
+    fn first_uncommitted(&self, state: &mut QueueState) -> Option<Ticket> {
+        loop {
+            let first = state.waiting.front_mut()?;
+            match first.stored.as_ref()?.outcome() {
+                None => return first.stored.clone(),
+                Some(Ok(())) => first.stored = None,
+                Some(Err(error)) => {
+                    let failed = state.waiting.pop_front()?;
+                    self.fail(&failed, error);
+                }
+            }
+        }
+    }
+
+    fn fail(&self, append: &Append, error: StoreError) {
+        let count = append.publications.len();
+        append.pending.settle(count, Err(error));
+        self.bounds.remove(count, append.bytes());
+    }
+
+    /// Handles the outcomes of the first entries: whether each was stored. Entries that were not
+    /// stored are sent again, unless a later one was: their publications would be out of order.
+    pub(crate) fn settle(&self, outcomes: &[bool]) {
+        let last_stored = outcomes.iter().rposition(|is_stored| *is_stored);
+        let mut state = self.state.lock();
+        let count = outcomes.len().min(state.entries.len());
+        let mut again = Vec::new();
+        for (index, entry) in state.entries.drain(..count).enumerate() {
+            let is_passed = last_stored.is_some_and(|last| index < last);
+            if outcomes[index] {
+                entry.settle(&Ok(()), &self.bounds);
+            } else if is_passed && entry.kept.is_none() {
+                entry.settle(
+                    &Err(unstored("a later message was stored first")),
+                    &self.bounds,
+                );
+            } else {
+                again.push(entry);
+            }
+        }
+        for entry in again.into_iter().rev() {
+            state.entries.push_front(entry);
+        }
+    }
+
+    /// Removes the entry after the first `sent` ones, which can never be stored.
+    pub(crate) fn refuse(&self, sent: usize, cause: &str) {
+        if let Some(entry) = self.state.lock().entries.remove(sent) {
+            entry.settle(&Err(unstored(cause)), &self.bounds);
+        }
+    }
+
+    /// Fails the publications whose time is over. Entries of them that were sent may be stored
+    /// nevertheless.
+    pub(crate) fn fail_overdue(&self, now: Instant) {
+        const CAUSE: &str = "no acknowledgement within backbone.append_wait_max";
+        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        let mut state = self.state.lock();
+        for entry in &state.entries {
+            if is_over(entry.deadline) {
+                entry.settle(&Err(unstored(CAUSE)), &self.bounds);
+            }
+        }
+        state.waiting.retain(|append| {
+            let is_over = is_over(append.deadline);
+            if is_over {
+                self.fail(append, unstored(CAUSE));
+            }
+            !is_over
+        });
+    }
+}
+
+/// Forms an entry of the first publications.
+fn form(waiting: &mut VecDeque<Append>, origin: impl FnOnce() -> BundleOrigin) -> Option<LogEntry> {
+    let first = waiting.front()?;
+    let origin = origin();
+    let is_kept = first.deadline.is_none();
+    let kept = first.publications.first().filter(|_| is_kept);
+    let kept = kept.map(|one| one.publication.id);
+    let id = match kept {
+        Some(id) => format!("kept-{:x}", id.number()),
+        None => format!("{}-{:x}-{:x}", origin.node, origin.run, origin.number),
+    };
+    let mut entry = LogEntry::new(id, kept, first.deadline);
+    let mut buffer = encoding::begin(origin);
+    while let Some(append) = waiting.front_mut() {
+        if !append.is_stored() || append.deadline.is_none() != is_kept {
+            break;
+        }
+        let mut taken = 0;
+        while let Some(next) = append.publications.get(taken) {
+            let weight = entry::weight(next);
+            let has_room = !is_kept
+                && entry.publications < ENTRY_PUBLICATIONS_MAX
+                && buffer.len() + weight <= ENTRY_BYTES_MAX;
+            if entry.publications > 0 && !has_room {
+                break;
+            }
+            entry::push(&mut buffer, next, is_kept);
+            entry.note(append, weight);
+            taken += 1;
+        }
+        append.publications.drain(..taken);
+        if !append.publications.is_empty() {
+            break;
+        }
+        waiting.pop_front();
+    }
+    entry.bytes = buffer.freeze();
+    Some(entry)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Publications in the database until they were read back from the log.
+//!
+//! A publication that its sender does not repeat (QoS 2 after its packet identifier was recorded, a
+//! will) is stored in the same commit as that record. The record of the publication is removed in
+//! the commit of the position after it. So after a crash at any moment it is in the log, or it is
+//! here.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use gatepost_broker::LoggedPublication;
+use gatepost_message::MessageId;
+use gatepost_store::{Store, StoreChange, StoreError};
+
+use super::entry;
+use crate::encoding::{self, BundleOrigin};
+
+/// The key space of these records; keys are the ids of the publications.
+const SPACE: &str = "backbone.kept";
+/// A record has the form of an entry, whose origin says nothing.
+const ORIGIN: BundleOrigin = BundleOrigin {
+    node: 0,
+    run: 0,
+    number: 0,
+};
+
+fn key(id: MessageId) -> Bytes {
+    let mut key = BytesMut::new();
+    key.put_u64(id.number());
+    key.freeze()
+}
+
+/// The change that stores a publication.
+pub(crate) fn put(logged: &LoggedPublication) -> StoreChange {
+    let mut value = encoding::begin(ORIGIN);
+    entry::push(&mut value, logged, true);
+    StoreChange::PutRecord {
+        space: SPACE,
+        key: key(logged.publication.id),
+        value: value.freeze(),
+    }
+}
+
+/// The change that removes a publication.
+pub(crate) fn remove(id: MessageId) -> StoreChange {
+    StoreChange::DeleteRecord {
+        space: SPACE,
+        key: key(id),
+    }
+}
+
+/// All publications, in the order of their ids.
+pub(crate) fn read(store: &Store) -> Result<Vec<LoggedPublication>, StoreError> {
+    let mut found = Vec::new();
+    store.each_record(SPACE, b"", |_, value| match entry::read(value) {
+        Ok((_, publications)) => {
+            found.extend(publications.into_iter().map(|one| one.logged));
+        }
+        Err(error) => {
+            tracing::error!(target: "backbone", %error,
+                "a publication that was kept for the cluster cannot be read");
+        }
+    })?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gatepost_message::{Publication, Topic};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kept_publication_is_found_until_it_is_removed() {
+        let store = Store::in_memory().expect("a store");
+        let one = LoggedPublication {
+            publication: Arc::new(Publication::new(Topic::new("a").expect("a topic"), "x")),
+            session: Some(7),
+        };
+        let stored = store.submit([put(&one)]).expect("accepted");
+        stored.committed().await.expect("stored");
+        assert_eq!(read(&store).expect("read"), std::slice::from_ref(&one));
+        let removed = store
+            .submit([remove(one.publication.id)])
+            .expect("accepted");
+        removed.committed().await.expect("stored");
+        assert_eq!(read(&store).expect("read"), []);
+    }
+}

@@ -1,0 +1,173 @@
+//! The log: publications at QoS 1 and 2 of all nodes, in partitions that every node reads.
+//!
+//! A partition is a stream of the engine. A topic's partition follows from its first levels, so the
+//! publications of one topic are in one order. Each message of the stream is an entry: a bundle of
+//! publications of one node.
+//!
+//! This module has the state that outlives a connection. The tasks of a connection are in
+//! `log_streams.rs`, `log_writing.rs` and `log_reading.rs`.
+//!
+//! - `partition.rs`: the partition of a topic;
+//! - `entry.rs`: entries as bytes;
+//! - `append_queue/`: the publications of this node, until the log has them;
+//! - `position.rs`, `progress.rs`: how far this node has delivered;
+//! - `kept.rs`: publications in the database until they were read back.
+//!
+//! Invariants:
+//! - The position in a partition is stored together with the deliveries up to it, so after a crash
+//!   no delivery is repeated or left out.
+//! - An entry is sent again under the same message id, which the engine stores once. A publication
+//!   that is kept in the database is sent again after a restart only when this node has read the
+//!   log without finding it.
+
+pub(crate) mod append_queue;
+mod bounds;
+pub(crate) mod entry;
+pub(crate) mod kept;
+mod partition;
+pub(crate) mod position;
+mod progress;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gatepost_broker::LoggedBatch;
+use gatepost_message::Topic;
+use gatepost_store::{Store, StoreError, Ticket};
+
+use crate::settings::BackboneSettings;
+use append_queue::{Append, AppendQueue, PendingAppend};
+use bounds::AppendBounds;
+use progress::ReadProgress;
+
+/// The interval at which overdue publications are failed.
+const EXPIRED_EVERY: Duration = Duration::from_millis(100);
+
+/// The log, as this node sees it.
+pub(crate) struct Log {
+    pub(crate) partitions: Vec<Arc<Partition>>,
+    levels: usize,
+    append_wait_max: Duration,
+    bounds: Arc<AppendBounds>,
+    pub(crate) store: Store,
+    /// Entries that the log had removed before this node read them.
+    missed: AtomicU64,
+}
+
+/// One partition.
+pub(crate) struct Partition {
+    /// From 1.
+    pub(crate) number: u16,
+    pub(crate) queue: AppendQueue,
+    pub(crate) progress: ReadProgress,
+    /// The entries that are not read yet.
+    unread: AtomicU64,
+}
+
+impl Partition {
+    pub(crate) fn set_unread(&self, count: u64) {
+        self.unread.store(count, Ordering::Relaxed);
+    }
+}
+
+impl Log {
+    /// The log, with this node's positions and the publications that an earlier run kept.
+    pub(crate) fn open(settings: &BackboneSettings, store: Store) -> Result<Self, StoreError> {
+        let count = settings.partitions;
+        let bounds = Arc::new(AppendBounds::new(settings));
+        let mut partitions = Vec::new();
+        let mut kept = kept::read(&store)?;
+        for number in 1..=count {
+            let is_its = |topic: &Topic| {
+                partition::of(topic.as_str(), settings.partition_levels, count) == number
+            };
+            let own = kept.extract_if(.., |logged| is_its(&logged.publication.topic));
+            partitions.push(Arc::new(Partition {
+                number,
+                queue: AppendQueue::new(own.collect(), bounds.clone()),
+                progress: ReadProgress::new(position::read(&store, number)?),
+                unread: AtomicU64::new(0),
+            }));
+        }
+        Ok(Self {
+            partitions,
+            levels: settings.partition_levels,
+            append_wait_max: settings.append_wait_max.duration(),
+            bounds,
+            store,
+            missed: AtomicU64::new(0),
+        })
+    }
+
+    fn partition_of(&self, topic: &Topic) -> &Partition {
+        let count = self.partitions.len() as u16;
+        let number = partition::of(topic.as_str(), self.levels, count);
+        &self.partitions[usize::from(number) - 1]
+    }
+
+    /// See [`gatepost_broker::OtherNodes::has_room_in_log`].
+    pub(crate) fn has_room(&self) -> bool {
+        self.bounds.has_room()
+    }
+
+    /// See [`gatepost_broker::OtherNodes::append`].
+    pub(crate) fn append(&self, batch: LoggedBatch<'_>) -> Ticket {
+        let LoggedBatch {
+            publications,
+            stored,
+            are_kept,
+        } = batch;
+        let (pending, ticket) = PendingAppend::new(publications.len());
+        let deadline = (!are_kept).then(|| Instant::now() + self.append_wait_max);
+        // Consecutive publications of one partition stay together; nearly always these are all.
+        let mut rest = publications.drain(..).peekable();
+        while let Some(first) = rest.next() {
+            let partition = self.partition_of(&first.publication.topic);
+            let mut together = vec![first];
+            while let Some(next) = rest.next_if(|next| {
+                self.partition_of(&next.publication.topic).number == partition.number
+            }) {
+                together.push(next);
+            }
+            partition.queue.push(Append {
+                publications: together,
+                stored: stored.clone(),
+                pending: pending.clone(),
+                deadline,
+            });
+        }
+        ticket
+    }
+
+    /// Publications that the log has not acknowledged.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.bounds.messages() as u64
+    }
+
+    /// Entries that this node has not read.
+    pub(crate) fn unread(&self) -> u64 {
+        let unread = self.partitions.iter();
+        unread.map(|one| one.unread.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Entries that the log had removed before this node read them.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_missed(&self, entries: u64) {
+        self.missed.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Fails publications whose time is over, whether there is a connection or not.
+    pub(crate) async fn fail_overdue(&self) {
+        loop {
+            tokio::time::sleep(EXPIRED_EVERY).await;
+            let now = Instant::now();
+            for partition in &self.partitions {
+                partition.queue.fail_overdue(now);
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The partition of a topic.
+
+/// The offset basis and the prime of the hash FNV-1a with 64 bits.
+const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// The number of the partition, from 1 to `count`, that the topic's first `levels` levels choose.
+/// All nodes of a cluster compute the same.
+pub(super) fn of(topic: &str, levels: usize, count: u16) -> u16 {
+    let end = memchr::memchr_iter(b'/', topic.as_bytes()).nth(levels - 1);
+    let first = &topic.as_bytes()[..end.unwrap_or(topic.len())];
+    let hash = first.iter().fold(BASIS, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    });
+    // The high bits depend on every byte; the low ones on few bits of each.
+    let folded = hash ^ (hash >> 32);
+    (folded % u64::from(count.max(1))) as u16 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_levels_choose_the_partition() {
+        assert_eq!(of("a/b", 1, 7), of("a/c/d", 1, 7));
+        assert_eq!(of("a/b", 2, 7), of("a/b/c", 2, 7));
+        assert_eq!(of("a", 2, 7), of("a", 1, 7));
+        let differ = (0..20).any(|number| of(&format!("a/{number}"), 2, 7) != of("a/b", 2, 7));
+        assert!(differ);
+        assert_eq!(of("any", 1, 1), 1);
+    }
+
+    #[test]
+    fn topics_are_spread_evenly() {
+        let mut counts = [0_u32; 4];
+        for number in 0..4_000 {
+            counts[usize::from(of(&format!("sensor{number}/t"), 1, 4)) - 1] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| (850..1_150).contains(count)),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn the_partition_of_a_topic_is_the_same_in_every_version() {
+        // A cluster's streams hold publications by these numbers.
+        let found = ["alarms/cellar", "sensors/1/temperature", "ü", "/x"].map(|one| of(one, 1, 4));
+        assert_eq!(found, [1, 3, 2, 2]);
+    }
+}

@@ -1,0 +1,182 @@
+//! The progress of reading a partition, which outlives a connection.
+
+use std::collections::VecDeque;
+
+use gatepost_store::{StoreError, Ticket};
+use parking_lot::Mutex;
+
+use super::position::LogPosition;
+
+pub(crate) struct ReadProgress(Mutex<ProgressState>);
+
+struct ProgressState {
+    /// The position after the last delivery; `None` before the first connection.
+    delivered: Option<LogPosition>,
+    /// The position to which reading returns if a commit fails: the last that is stored, or after
+    /// which nothing had to be stored.
+    safe: Option<LogPosition>,
+    /// The last position that was submitted to the database.
+    submitted: Option<LogPosition>,
+    /// Batches whose commit is not known, with the position after each.
+    uncommitted: VecDeque<(Ticket, LogPosition)>,
+    /// Consecutive connections at which the stream ended before the position.
+    early_ends: u32,
+    /// The last entry that was missing.
+    gap: Option<u64>,
+}
+
+impl ReadProgress {
+    /// Begins at the position that an earlier run stored.
+    pub(crate) const fn new(stored: Option<LogPosition>) -> Self {
+        Self(Mutex::new(ProgressState {
+            delivered: stored,
+            safe: stored,
+            submitted: stored,
+            uncommitted: VecDeque::new(),
+            early_ends: 0,
+            gap: None,
+        }))
+    }
+
+    pub(crate) fn delivered(&self) -> Option<LogPosition> {
+        self.0.lock().delivered
+    }
+
+    /// Sets a position that is stored.
+    pub(crate) fn set(&self, position: LogPosition) {
+        let mut state = self.0.lock();
+        state.delivered = Some(position);
+        state.safe = Some(position);
+        state.submitted = Some(position);
+        state.early_ends = 0;
+    }
+
+    /// Counts a connection at which the stream ended before the position.
+    pub(crate) fn count_early_end(&self) -> u32 {
+        let mut state = self.0.lock();
+        state.early_ends += 1;
+        state.early_ends
+    }
+
+    /// Notes that an entry is missing; returns whether it was not missing before.
+    pub(crate) fn is_first_gap(&self, sequence: u64) -> bool {
+        let mut state = self.0.lock();
+        state.gap.replace(sequence) != Some(sequence)
+    }
+
+    /// Notes a batch; without a ticket it changed nothing that is stored.
+    pub(crate) fn note(&self, position: LogPosition, ticket: Option<Ticket>) {
+        let mut state = self.0.lock();
+        state.delivered = Some(position);
+        state.early_ends = 0;
+        match ticket {
+            Some(ticket) => {
+                state.submitted = Some(position);
+                state.uncommitted.push_back((ticket, position));
+            }
+            None if state.uncommitted.is_empty() => state.safe = Some(position),
+            None => {}
+        }
+    }
+
+    /// The commit that must be known before more than `count_max` are not.
+    pub(crate) fn overdue(&self, count_max: usize) -> Option<Ticket> {
+        let state = self.0.lock();
+        let is_overdue = state.uncommitted.len() > count_max;
+        let first = state.uncommitted.front().filter(|_| is_overdue);
+        first.map(|(ticket, _)| ticket.clone())
+    }
+
+    /// Takes the known outcomes. After a failure, reading returns to the last safe position.
+    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+        let mut state = self.0.lock();
+        while let Some((ticket, position)) = state.uncommitted.front() {
+            match ticket.outcome() {
+                None => break,
+                Some(Ok(())) => {
+                    state.safe = Some(*position);
+                    state.uncommitted.pop_front();
+                }
+                Some(Err(error)) => {
+                    state.go_back();
+                    return Err(error);
+                }
+            }
+        }
+        if state.uncommitted.is_empty() {
+            state.safe = state.delivered;
+        }
+        Ok(())
+    }
+
+    /// Returns to the last safe position, after a batch was refused.
+    pub(crate) fn go_back(&self) {
+        self.0.lock().go_back();
+    }
+
+    /// The position that the database does not have, if no batch will store it; it counts as
+    /// submitted.
+    pub(crate) fn take_unsubmitted(&self) -> Option<LogPosition> {
+        let mut state = self.0.lock();
+        let is_new = state.uncommitted.is_empty() && state.submitted != state.safe;
+        state.submitted = state.safe;
+        state.safe.filter(|_| is_new)
+    }
+}
+
+impl ProgressState {
+    fn go_back(&mut self) {
+        self.uncommitted.clear();
+        self.delivered = self.safe;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatepost_store::ExternalCommit;
+
+    use super::*;
+
+    fn at(sequence: u64) -> LogPosition {
+        LogPosition::after(1, sequence)
+    }
+
+    fn closed() -> StoreError {
+        StoreError::Closed
+    }
+
+    #[test]
+    fn after_a_failed_commit_reading_returns_to_the_last_stored_position() {
+        let progress = ReadProgress::new(Some(at(1)));
+        let (first, first_ticket) = ExternalCommit::new();
+        let (second, second_ticket) = ExternalCommit::new();
+        progress.note(at(5), Some(first_ticket));
+        progress.note(at(9), Some(second_ticket));
+        progress.note(at(10), None);
+        assert_eq!(progress.delivered(), Some(at(10)));
+        assert!(progress.overdue(2).is_none() && progress.overdue(1).is_some());
+        first.decide(Ok(()));
+        progress.settle().expect("the first is stored");
+        second.decide(Err(closed()));
+        assert!(progress.settle().is_err());
+        assert_eq!(progress.delivered(), Some(at(5)));
+        progress.settle().expect("nothing is undecided");
+    }
+
+    #[test]
+    fn a_position_after_entries_without_changes_is_submitted_once() {
+        let progress = ReadProgress::new(None);
+        progress.set(at(1));
+        assert_eq!(progress.take_unsubmitted(), None);
+        progress.note(at(2), None);
+        assert_eq!(progress.take_unsubmitted(), Some(at(2)));
+        assert_eq!(progress.take_unsubmitted(), None);
+        let (commit, ticket) = ExternalCommit::new();
+        progress.note(at(3), Some(ticket));
+        progress.note(at(4), None);
+        assert_eq!(progress.take_unsubmitted(), None, "a batch is not decided");
+        commit.decide(Ok(()));
+        progress.settle().expect("it is stored");
+        assert_eq!(progress.take_unsubmitted(), Some(at(4)));
+    }
+}

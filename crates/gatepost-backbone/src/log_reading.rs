@@ -1,0 +1,340 @@
+//! Reading of one partition of the log: delivery of its entries to the sessions of this node.
+//!
+//! A batch of entries is delivered, and then stored together with the position after it. Several
+//! batches may wait for their commit. If one fails, the broker undoes its deliveries, and reading
+//! begins again after the last position that was stored.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::stream::State;
+use futures_util::{FutureExt as _, StreamExt as _};
+use gatepost_broker::{Broker, OutOfMemory, Publisher};
+use gatepost_message::Publication;
+use gatepost_store::StoreError;
+
+use crate::encoding::{BundleOrigin, EncodingError};
+use crate::error::BackboneError;
+use crate::log::entry::{self, EntryPublication};
+use crate::log::position::LogPosition;
+use crate::log::{Partition, kept};
+use crate::log_streams::LogStream;
+use crate::receiving::follow_clock;
+use crate::retained::RetainDecision;
+use crate::shared::Shared;
+
+/// Entries that are delivered before they are stored.
+const BATCH_MAX: usize = 128;
+/// Batches whose commit is not known.
+const UNCOMMITTED_MAX: usize = 16;
+/// The interval at which a position is stored after entries that change nothing here.
+const POSITION_EVERY: Duration = Duration::from_secs(1);
+/// Connections at which a stream may end before what was read of it.
+const EARLY_ENDS_MAX: u32 = 10;
+/// The pause while memory is short or the database fails.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// The reason why reading ended.
+enum ReadEnd {
+    /// The connection or the engine.
+    Engine(BackboneError),
+    /// The database of this node, which may work again.
+    Store(StoreError),
+}
+
+/// Delivers the entries for as long as the connection lasts.
+pub(crate) async fn read(
+    shared: Arc<Shared>,
+    broker: Broker,
+    stream: LogStream,
+    partition: Arc<Partition>,
+) -> BackboneError {
+    loop {
+        let mut reader = PartitionReader {
+            publisher: broker.node_publisher(),
+            shared: shared.clone(),
+            partition: partition.clone(),
+            reached: None,
+            position_stored: Instant::now(),
+        };
+        match reader.run(&stream).await {
+            ReadEnd::Engine(error) => return error,
+            ReadEnd::Store(error) => {
+                tracing::warn!(target: "backbone", partition = partition.number, %error,
+                    "messages of the cluster could not be stored; they are read again");
+                tokio::time::sleep(RETRY_EVERY).await;
+            }
+        }
+    }
+}
+
+struct PartitionReader {
+    publisher: Publisher,
+    shared: Arc<Shared>,
+    partition: Arc<Partition>,
+    /// The position after what was delivered and not flushed.
+    reached: Option<LogPosition>,
+    position_stored: Instant,
+}
+
+fn failed(error: impl ToString) -> ReadEnd {
+    ReadEnd::Engine(BackboneError::request("reading the log", error))
+}
+
+impl PartitionReader {
+    async fn run(&mut self, stream: &LogStream) -> ReadEnd {
+        match self.try_run(stream).await {
+            Ok(()) => ReadEnd::Engine(BackboneError::Lost("the log ended".to_owned())),
+            Err(end) => end,
+        }
+    }
+
+    async fn try_run(&mut self, log: &LogStream) -> Result<(), ReadEnd> {
+        let LogStream { stream, number } = log;
+        let number = *number;
+        self.settle_all().await?;
+        let info = stream.get_info().await.map_err(failed)?;
+        let position = self.begin(number, &info.state).await?;
+        let config = OrderedConfig {
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: position.next_sequence(),
+            },
+            ..OrderedConfig::default()
+        };
+        let consumer = stream.create_consumer(config).await.map_err(failed)?;
+        let mut messages = consumer.messages().await.map_err(failed)?;
+        let last = info.state.last_sequence;
+        let mut is_read = position.next_sequence() > last;
+        if is_read {
+            self.partition.queue.release_earlier();
+        }
+        loop {
+            let next = tokio::time::timeout(POSITION_EVERY, messages.next()).await;
+            let Ok(next) = next else {
+                self.flush(true)?;
+                continue;
+            };
+            let Some(message) = next else {
+                return Ok(());
+            };
+            self.take(number, &message.map_err(failed)?).await?;
+            for _ in 1..BATCH_MAX {
+                let Some(Some(message)) = messages.next().now_or_never() else {
+                    break;
+                };
+                self.take(number, &message.map_err(failed)?).await?;
+            }
+            self.flush(false)?;
+            self.relieve().await?;
+            let reached = self.partition.progress.delivered();
+            if !is_read && reached.is_some_and(|reached| reached.next_sequence() > last) {
+                is_read = true;
+                self.partition.queue.release_earlier();
+            }
+            // Other tasks of this thread have their turn.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Finds the position at which reading begins.
+    async fn begin(&self, stream: u64, state: &State) -> Result<LogPosition, ReadEnd> {
+        let number = self.partition.number;
+        let known = self.partition.progress.delivered();
+        let position = match known {
+            Some(known) if known.stream == stream => {
+                let first = state.first_sequence;
+                if known.next_sequence() > state.last_sequence + 1 {
+                    return self.begin_before(known, state).await;
+                }
+                if known.next_sequence() >= first {
+                    return Ok(known);
+                }
+                self.note_missed(first - known.next_sequence());
+                LogPosition::after(stream, first - 1)
+            }
+            Some(_) => {
+                tracing::error!(target: "backbone", partition = number,
+                    "the stream of the log is another one than before; this node reads it from its \
+                     beginning");
+                LogPosition::after(stream, state.first_sequence.max(1) - 1)
+            }
+            // No session of this node is older than its membership.
+            None => LogPosition::after(stream, state.last_sequence),
+        };
+        self.set_position(position).await
+    }
+
+    /// The stream ends before the position: its leader has just been elected, and does not know all
+    /// entries yet, or the servers have lost entries.
+    async fn begin_before(
+        &self,
+        known: LogPosition,
+        state: &State,
+    ) -> Result<LogPosition, ReadEnd> {
+        let (number, last) = (self.partition.number, state.last_sequence);
+        if self.partition.progress.count_early_end() < EARLY_ENDS_MAX {
+            let text = format!("partition {number} ends at {last}, before what was read of it");
+            return Err(failed(text));
+        }
+        tracing::error!(target: "backbone", partition = number, read = known.sequence, last,
+            "the NATS servers have lost messages that they had stored \
+             (jetstream.sync_interval is not \"always\"?)");
+        self.set_position(LogPosition::after(known.stream, last))
+            .await
+    }
+
+    async fn set_position(&self, position: LogPosition) -> Result<LogPosition, ReadEnd> {
+        let change = position.put(self.partition.number);
+        let stored = self.shared.log.store.submit([change]);
+        let ticket = stored.map_err(ReadEnd::Store)?;
+        ticket.committed().await.map_err(ReadEnd::Store)?;
+        self.partition.progress.set(position);
+        Ok(position)
+    }
+
+    /// Delivers an entry. While memory is short, the rest of it waits.
+    async fn take(&mut self, stream: u64, message: &Message) -> Result<(), ReadEnd> {
+        let info = message.info().map_err(failed)?;
+        let sequence = info.stream_sequence;
+        self.partition.set_unread(info.pending);
+        let reached = self.reached.or_else(|| self.partition.progress.delivered());
+        let expected = reached.map_or(sequence, |reached| reached.next_sequence());
+        if sequence < expected {
+            // The client's ordered consumer begins at the first entry again if it is replaced
+            // before it has received one.
+            return Ok(());
+        }
+        if sequence > expected {
+            self.pass_over(expected, sequence)?;
+        }
+        let end = LogPosition::after(stream, sequence);
+        let (origin, publications) = match entry::read(message.payload.clone()) {
+            Ok(read) => read,
+            // A later version understands it: nothing is passed over.
+            Err(error @ EncodingError::Version(_)) => return Err(failed(error)),
+            Err(error) => {
+                self.shared.note_malformed(error);
+                self.reached = Some(end);
+                return Ok(());
+            }
+        };
+        let delivered = reached.map_or(0, |reached| reached.delivered_of(sequence));
+        for (index, one) in publications.into_iter().enumerate().skip(delivered) {
+            while self.deliver(origin, &one).is_err() {
+                if index > 0 {
+                    self.reached = Some(LogPosition {
+                        stream,
+                        sequence,
+                        delivered: u32::try_from(index).unwrap_or(u32::MAX),
+                    });
+                }
+                self.flush(false)?;
+                self.relieve().await?;
+                tokio::time::sleep(RETRY_EVERY).await;
+            }
+        }
+        self.reached = Some(end);
+        Ok(())
+    }
+
+    /// Entries are missing before the one that was received: the stream has removed them, or they
+    /// were lost on the way. Reading begins again at them; if they are missing then too, they are
+    /// passed over.
+    fn pass_over(&mut self, expected: u64, sequence: u64) -> Result<(), ReadEnd> {
+        self.flush(false)?;
+        let number = self.partition.number;
+        if self.partition.progress.is_first_gap(expected) {
+            return Err(failed(format!("partition {number} lacks entry {expected}")));
+        }
+        self.note_missed(sequence - expected);
+        Ok(())
+    }
+
+    fn note_missed(&self, entries: u64) {
+        self.shared.log.note_missed(entries);
+        tracing::error!(target: "backbone", partition = self.partition.number, entries,
+            "the log removed messages before this node read them (backbone.log_age_max, \
+             backbone.log_bytes_max)");
+    }
+
+    fn deliver(&mut self, origin: BundleOrigin, one: &EntryPublication) -> Result<(), OutOfMemory> {
+        let publication = &one.logged.publication;
+        if publication.topic.is_internal() {
+            return Ok(());
+        }
+        if origin.node == self.shared.node {
+            self.publisher.deliver_logged(&one.logged)?;
+            if one.is_kept {
+                self.publisher.add_changes([kept::remove(publication.id)]);
+                self.partition.queue.found_in_log(publication.id);
+            }
+            return Ok(());
+        }
+        follow_clock(publication.id);
+        let retained = &self.shared.retained;
+        let is_retained = |publication: &Publication| {
+            publication.retain
+                && retained.decide_live(publication, origin.node) == RetainDecision::Publish
+        };
+        let publication = Publication::clone(publication);
+        self.publisher.publish_logged(publication, is_retained)?;
+        self.shared.count_received();
+        Ok(())
+    }
+
+    /// Submits what was delivered, with the position after it. A position after entries that
+    /// changed nothing is stored now and then; `is_idle` stores it if that is due.
+    fn flush(&mut self, is_idle: bool) -> Result<(), ReadEnd> {
+        let number = self.partition.number;
+        let log = &self.shared.log;
+        if let Some(position) = self.reached.take() {
+            let ticket = if self.publisher.has_changes() {
+                self.publisher.add_changes([position.put(number)]);
+                self.position_stored = Instant::now();
+                self.publisher.flush()
+            } else {
+                self.publisher.flush();
+                None
+            };
+            self.partition.progress.note(
+                position,
+                ticket.transpose().map_err(|error| {
+                    self.partition.progress.go_back();
+                    ReadEnd::Store(error)
+                })?,
+            );
+        }
+        self.partition.progress.settle().map_err(ReadEnd::Store)?;
+        let is_due = is_idle || self.position_stored.elapsed() >= POSITION_EVERY;
+        if is_due && let Some(position) = self.partition.progress.take_unsubmitted() {
+            self.position_stored = Instant::now();
+            // If this fails, some entries that change nothing are read again after a restart.
+            let _ = log.store.submit_deferred([position.put(number)]);
+        }
+        Ok(())
+    }
+
+    /// Waits while too many batches are not stored, and while subscribers cannot keep up.
+    async fn relieve(&mut self) -> Result<(), ReadEnd> {
+        while let Some(ticket) = self.partition.progress.overdue(UNCOMMITTED_MAX) {
+            let _ = ticket.committed().await;
+            self.partition.progress.settle().map_err(ReadEnd::Store)?;
+        }
+        if self.publisher.is_congested() {
+            std::future::poll_fn(|context| self.publisher.poll_relief(context)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for the commits that an earlier connection left.
+    async fn settle_all(&self) -> Result<(), ReadEnd> {
+        while let Some(ticket) = self.partition.progress.overdue(0) {
+            let _ = ticket.committed().await;
+            self.partition.progress.settle().map_err(ReadEnd::Store)?;
+        }
+        Ok(())
+    }
+}

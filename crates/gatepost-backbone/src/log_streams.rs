@@ -1,0 +1,97 @@
+//! The streams of the log, one for each partition.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType, Stream};
+use gatepost_message::MessageId;
+
+use crate::error::BackboneError;
+use crate::shared::Shared;
+
+/// The time for which the engine remembers the message ids of entries.
+const DUPLICATE_WINDOW: Duration = Duration::from_mins(10);
+/// The keys of a stream's metadata.
+const PARTITIONS: &str = "gatepost.partitions";
+const LEVELS: &str = "gatepost.partition_levels";
+/// The number of this stream, which no stream of the same name had before. The engine's time of
+/// creation is not the same on all its servers at any time.
+const NUMBER: &str = "gatepost.stream";
+
+/// A stream of the log.
+pub(crate) struct LogStream {
+    pub(crate) stream: Stream,
+    pub(crate) number: u64,
+}
+
+/// The streams, which are made if they are not there. A cluster with another number of partitions
+/// is refused: topics would be in different ones.
+pub(crate) async fn open(
+    shared: &Shared,
+    context: &Context,
+) -> Result<Vec<LogStream>, BackboneError> {
+    let mut streams = Vec::new();
+    for number in 1..=shared.settings.partitions {
+        let config = config(shared, number);
+        let name = config.name.clone();
+        let stream = context.get_or_create_stream(config).await;
+        let stream = stream.map_err(|error| BackboneError::Stream {
+            stream: name,
+            replicas: shared.settings.replicas,
+            cause: error.to_string(),
+        })?;
+        let metadata = &stream.cached_info().config.metadata;
+        check(shared, metadata)?;
+        let number = metadata.get(NUMBER).and_then(|text| text.parse().ok());
+        let number = number.unwrap_or_default();
+        streams.push(LogStream { stream, number });
+    }
+    Ok(streams)
+}
+
+fn config(shared: &Shared, number: u16) -> Config {
+    let settings = &shared.settings;
+    let metadata = [
+        (PARTITIONS, settings.partitions.to_string()),
+        (LEVELS, settings.partition_levels.to_string()),
+        (NUMBER, MessageId::next().number().to_string()),
+    ];
+    Config {
+        name: shared.subjects.stream(&format!("P{number}")),
+        description: Some("a partition of the log of a Gatepost cluster".to_owned()),
+        subjects: vec![shared.subjects.partition(number)],
+        max_age: settings.log_age_max.duration(),
+        max_bytes: i64::try_from(settings.log_bytes_max.bytes()).unwrap_or(i64::MAX),
+        discard: DiscardPolicy::Old,
+        duplicate_window: DUPLICATE_WINDOW,
+        storage: StorageType::File,
+        num_replicas: usize::from(settings.replicas),
+        allow_direct: true,
+        metadata: HashMap::from(metadata.map(|(key, value)| (key.to_owned(), value))),
+        ..Config::default()
+    }
+}
+
+fn check(shared: &Shared, metadata: &HashMap<String, String>) -> Result<(), BackboneError> {
+    let settings = &shared.settings;
+    let expected = [
+        (PARTITIONS, "partitions", settings.partitions.to_string()),
+        (
+            LEVELS,
+            "partition_levels",
+            settings.partition_levels.to_string(),
+        ),
+    ];
+    for (key, setting, own) in expected {
+        let of_cluster = metadata.get(key).cloned().unwrap_or_default();
+        if of_cluster != own {
+            return Err(BackboneError::Partitions {
+                setting,
+                own,
+                of_cluster,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Publications at QoS 1 and 2 of one of several servers: they go through a log that all of them
+//! read (see `nodes.rs`).
+
+use std::sync::Arc;
+
+use gatepost_message::{Publication, Qos};
+use gatepost_store::{StoreError, Ticket};
+
+use super::Publisher;
+use crate::nodes::{LoggedBatch, LoggedPublication, OutOfMemory};
+use crate::persistence::Audience;
+
+impl Publisher {
+    /// Whether the publication goes through the log.
+    pub(super) fn is_logged(&self, publication: &Publication) -> bool {
+        publication.qos > Qos::AtMostOnce && self.nodes_for(publication).is_some()
+    }
+
+    pub(super) fn has_room_in_log(&self) -> bool {
+        let nodes = self.shared.nodes.as_ref();
+        nodes.is_none_or(|nodes| nodes.has_room_in_log())
+    }
+
+    /// Adds a publication to those that the flush appends to the log.
+    pub(super) fn log(&mut self, publication: &Arc<Publication>) {
+        self.logged.push(LoggedPublication {
+            publication: publication.clone(),
+            session: None,
+        });
+    }
+
+    /// Keeps the publications of this batch in the database if their sender will not repeat them,
+    /// so that a crash between the two commits loses none. Returns whether they are kept.
+    pub(super) fn keep_logged(&mut self) -> bool {
+        if self.logged.is_empty() {
+            return false;
+        }
+        let session = self.session.as_ref();
+        let number = session.and_then(|session| {
+            let mut state = session.lock();
+            state.persistent_mut().map(|persistent| persistent.number)
+        });
+        for logged in &mut self.logged {
+            logged.session = number;
+        }
+        let are_kept = self.batch.ends_sending && self.shared.store.is_some();
+        if are_kept && let Some(nodes) = &self.shared.nodes {
+            let kept = self
+                .logged
+                .iter()
+                .map(|logged| nodes.keep_until_logged(logged));
+            self.batch.changes.extend(kept);
+        }
+        are_kept
+    }
+
+    /// Appends the publications of this batch to the log; `None` if there are none.
+    pub(super) fn append_logged(
+        &mut self,
+        stored: Option<&Result<Ticket, StoreError>>,
+        are_kept: bool,
+    ) -> Option<Result<Ticket, StoreError>> {
+        if self.logged.is_empty() {
+            return None;
+        }
+        let stored = match stored.cloned().transpose() {
+            Ok(stored) => stored,
+            Err(error) => {
+                // Their sender receives a failure.
+                self.logged.clear();
+                return Some(Err(error));
+            }
+        };
+        let nodes = self.shared.nodes.as_ref()?;
+        Some(Ok(nodes.append(LoggedBatch {
+            publications: &mut self.logged,
+            stored,
+            are_kept,
+        })))
+    }
+
+    /// Publishes what the log has of another node. `is_retained` decides whether it is also
+    /// retained; otherwise the retained message of its topic is this one or a later one already.
+    pub fn publish_logged(
+        &mut self,
+        publication: Publication,
+        is_retained: impl FnOnce(&Publication) -> bool,
+    ) -> Result<(), OutOfMemory> {
+        let slot = self.slot_of(&publication.topic);
+        if self.is_short_of_memory(slot) {
+            return Err(OutOfMemory);
+        }
+        self.is_of_log = !is_retained(&publication);
+        self.publish_at(slot, publication);
+        self.is_of_log = false;
+        Ok(())
+    }
+
+    /// Delivers a publication of this node, read back from the log, to the sessions that receive it
+    /// from there only.
+    pub fn deliver_logged(&mut self, logged: &LoggedPublication) -> Result<(), OutOfMemory> {
+        let publication = &logged.publication;
+        let slot = self.slot_of(&publication.topic);
+        if self.is_short_of_memory(slot) {
+            return Err(OutOfMemory);
+        }
+        let route = self.route(slot);
+        self.batch.audience = Audience::Persistent;
+        let classes = route.classes.iter().flat_map(|class| &class.targets);
+        for target in classes.chain(&route.singles) {
+            // [MQTT-3.8.3-3]
+            if target.options.no_local && target.session.is_number(logged.session) {
+                continue;
+            }
+            self.deliver_to(std::slice::from_ref(target), publication);
+        }
+        self.batch.audience = Audience::All;
+        self.deliver_to_groups(&route, publication);
+        Ok(())
+    }
+
+    /// Whether there are changes that the next flush stores.
+    pub fn has_changes(&self) -> bool {
+        !self.batch.changes.is_empty()
+    }
+}
