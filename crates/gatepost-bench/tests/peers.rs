@@ -5,7 +5,7 @@
 use std::process::Command;
 
 /// Peer, scenario and its flags, and the figure that must be present and above 0.
-const RUNS: [(&str, &[&str], &str); 30] = [
+const RUNS: [(&str, &[&str], &str); 31] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
     ("bare-loop", IDLE, "logins per second"),
@@ -18,6 +18,7 @@ const RUNS: [(&str, &[&str], &str); 30] = [
     ("nats-server", FANOUT_MQTT, "deliveries per second"),
     ("mosquitto-tls", FANOUT, "deliveries per second"),
     ("mosquitto-tls", SUBSCRIBE, "subscriptions per second"),
+    ("nats-server-durable", FANOUT_QOS_1, "deliveries per second"),
     ("nats-server-tls", FANOUT, "deliveries per second"),
     ("nats-server-tls", SUBSCRIBE, "subscriptions per second"),
     ("rumqttd", FANOUT, "deliveries per second"),
@@ -45,6 +46,17 @@ const FANOUT: &[&str] = &[
     "0.5",
     "--warm-up",
     "0",
+];
+const FANOUT_QOS_1: &[&str] = &[
+    "fanout",
+    "--qos",
+    "1",
+    "--subscribers",
+    "10",
+    "--rate",
+    "5",
+    "--seconds",
+    "0.5",
 ];
 const FANOUT_MQTT: &[&str] = &[
     "fanout",

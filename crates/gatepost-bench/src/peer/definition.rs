@@ -255,7 +255,7 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 28] = built_in![
+const BUILT_IN: [(&str, &str); 29] = built_in![
     "bare-loop",
     "caddy",
     "curl",
@@ -272,6 +272,7 @@ const BUILT_IN: [(&str, &str); 28] = built_in![
     "mosquitto-bridge",
     "mosquitto-tls",
     "nats-server",
+    "nats-server-durable",
     "nats-server-tls",
     "nchan",
     "nginx",
