@@ -92,16 +92,19 @@ async function tryText() {
   if (trial) showTrial(trial);
 }
 
+/** Reports success once the text, its version and the list are those of the server again. */
 async function change(method, body, words) {
   const { path } = opened;
-  const trial = await ask(STATUS, method, pathOf(path), body, (trial) => (usable(trial) ? words : "The text has errors; the one before is still in force."));
+  const trial = await ask(STATUS, method, pathOf(path), body, (trial) => (usable(trial) ? "" : "The text has errors; the one before is still in force."));
   if (!trial) return;
   if (usable(trial)) {
-    const file = await (await request(pathOf(path))).json();
+    const file = await ask(STATUS, "GET", pathOf(path));
+    if (!file) return;
     showFile(file.file || method === "PUT" ? file : { ...file, text: NEW_TEXT });
     await loadProcedures();
   }
   showTrial(trial);
+  if (usable(trial)) say(STATUS, words);
 }
 
 const ACTIONS = {
