@@ -271,6 +271,12 @@ impl Publisher {
         }
     }
 
+    /// Stores these changes in the commit of the publications since the last
+    /// [`Publisher::flush`].
+    pub fn store_too(&mut self, changes: impl IntoIterator<Item = StoreChange>) {
+        self.batch.changes.extend(changes);
+    }
+
     /// Gives the publication its position, remembers it, and queues it for the topic's readers, in
     /// that order (see `recent/mod.rs`). Returns the route that was used.
     fn remember_and_queue(

@@ -11,6 +11,9 @@ use time::macros::format_description;
 
 use super::collection::ListedMessage;
 
+/// The first sentences of a digest.
+pub(super) const INTRODUCTION: &str = "These messages to you look like spam. They were not \
+    delivered; to get one, open its link and confirm.";
 /// Characters of a sender or a subject.
 const TEXT_CHARACTERS_MAX: usize = 120;
 
@@ -38,19 +41,14 @@ impl DigestText<'_> {
     }
 
     pub(super) fn body(&self) -> String {
-        let mut text =
-            "These messages to you look like spam. They were not delivered; to get one, \
-                        open its link and confirm.\n"
-                .to_owned();
+        let mut text = format!("{INTRODUCTION}\n");
         // Writing to a string cannot fail.
         for (message, link) in self.messages.iter().zip(self.links).rev() {
-            let subject = message.subject.as_deref().filter(|text| !text.is_empty());
-            let sender = message.sender.as_deref().filter(|text| !text.is_empty());
             let _ = write!(
                 text,
                 "\n{}\nFrom:    {}\nDate:    {}\n",
-                subject.map_or_else(|| "(no subject)".to_owned(), plain),
-                sender.map_or_else(|| "(no sender)".to_owned(), plain),
+                subject_of(message),
+                sender_of(message),
                 date(message.id.time()),
             );
             if let Some(score) = message.score {
@@ -74,6 +72,18 @@ impl DigestText<'_> {
     }
 }
 
+/// The subject, for people.
+pub(super) fn subject_of(message: &ListedMessage) -> String {
+    let subject = message.subject.as_deref().filter(|text| !text.is_empty());
+    subject.map_or_else(|| "(no subject)".to_owned(), plain)
+}
+
+/// The sender, for people.
+pub(super) fn sender_of(message: &ListedMessage) -> String {
+    let sender = message.sender.as_deref().filter(|text| !text.is_empty());
+    sender.map_or_else(|| "(no sender)".to_owned(), plain)
+}
+
 /// Foreign text in one line, of a limited length, in which no mail program finds an address of the
 /// web.
 fn plain(text: &str) -> String {
@@ -95,7 +105,8 @@ fn is_shown(character: char) -> bool {
     !character.is_control() && !is_direction
 }
 
-fn date(time: SystemTime) -> String {
+/// A time in universal time.
+pub(super) fn date(time: SystemTime) -> String {
     let format =
         format_description!("[day padding:none] [month repr:short] [year], [hour]:[minute] UTC");
     OffsetDateTime::from(time)

@@ -10,10 +10,13 @@
 //!   recipients.
 //! - Opening a link changes nothing, because programs that scan mail open every link; the page
 //!   asks for a confirmation.
-//! - A crash repeats at most one digest, and loses none.
+//! - A crash loses no digest. A mailbox gets each once. A mail to a next hop may be sent a second
+//!   time, as any mail by SMTP, but it is the same one: its `Message-ID` follows from the run and
+//!   the recipient.
 
 mod collection;
 mod composition;
+mod markup;
 mod opt_out;
 mod settings;
 mod ticket;
@@ -30,9 +33,9 @@ use tokio::sync::watch;
 
 use crate::error::OperationError;
 use crate::operations::Operations;
-use collection::{DigestProgress, DigestTarget, ListedMessage};
+use collection::{DigestProgress, DigestTarget, Digests, ListedMessage};
 use composition::DigestText;
-pub use opt_out::DigestRecipient;
+pub use opt_out::{DigestRecipient, StoppedDigests};
 pub use settings::QuarantineDigestSettings;
 use ticket::TicketKey;
 pub use ticket::{ReleaseTicket, TicketRefusal};
@@ -76,11 +79,13 @@ pub struct QuarantineDigests {
     settings: SharedDigestSettings,
 }
 
-/// One digest that is ready to be sent.
-struct ReadyDigest {
-    target: DigestTarget,
-    mail: MailSubmission,
-    last: MessageId,
+/// The digests of a run that are to be sent.
+struct PreparedRun {
+    digests: Digests,
+    /// The progress when all are sent.
+    progress: DigestProgress,
+    /// The key that signs the links.
+    key: Option<TicketKey>,
 }
 
 impl QuarantineDigests {
@@ -142,14 +147,23 @@ impl QuarantineDigests {
         let prepared = self
             .operations
             .blocking(move |operations| prepare(operations, &of_run, (&progress, due_unix_s), now));
-        let (digests, progress) = prepared.await?;
+        let PreparedRun {
+            digests,
+            progress,
+            key,
+        } = prepared.await?;
+        if !digests.is_empty() {
+            self.submit([progress.begin_run()]).await?;
+        }
         let (mut sent, mut without_smarthost) = (0_u64, 0_u64);
-        for digest in digests {
-            let is_for_smarthost = matches!(digest.target, DigestTarget::Address(_));
-            if is_for_smarthost && !self.mail.is_on() {
+        for (target, messages) in digests {
+            let Some(key) = &key else { break };
+            if matches!(target, DigestTarget::Address(_)) && !self.mail.is_on() {
                 without_smarthost += 1;
-            } else {
-                self.send(digest).await?;
+            } else if let Some(mail) =
+                write(&target, &messages, settings, (key, progress.run()), now)
+            {
+                self.send(&target, &mail).await?;
                 sent += 1;
             }
         }
@@ -165,63 +179,77 @@ impl QuarantineDigests {
         Ok(())
     }
 
-    async fn send(&self, digest: ReadyDigest) -> Result<(), OperationError> {
-        let store = &self.operations.store;
-        let sent = digest.target.sent(digest.last);
-        let ticket = match &digest.target {
+    /// Stores or queues a digest, and in the same commit the fact that it is sent.
+    async fn send(
+        &self,
+        target: &DigestTarget,
+        mail: &MailSubmission,
+    ) -> Result<(), OperationError> {
+        match target {
             DigestTarget::Mailbox(user) => {
                 // RFC 5321, section 4.4.
-                let mut mail = format!("Return-Path: <{}>\r\n", digest.mail.sender).into_bytes();
-                mail.extend_from_slice(&digest.mail.text);
-                let delivered = StoreChange::deliver(user, MessageId::next(), mail.into());
-                store.submit([delivered, sent])?
+                let mut text = format!("Return-Path: <{}>\r\n", mail.sender).into_bytes();
+                text.extend_from_slice(&mail.text);
+                let delivered = StoreChange::deliver(user, MessageId::next(), text.into());
+                self.submit([delivered, target.sent()]).await
             }
             DigestTarget::Address(_) => {
-                let queued = self.mail.queue(&digest.mail).await;
-                queued.map_err(|error| OperationError::Failed(error.to_string()))?;
-                store.submit([sent])?
+                let queued = self.mail.queue_with(mail, vec![target.sent()]).await;
+                queued.map_err(|error| OperationError::Failed(error.to_string()))
             }
-        };
-        Ok(ticket.committed().await?)
+        }
     }
 
     async fn finish(&self, progress: &DigestProgress) -> Result<(), OperationError> {
-        let ticket = self.operations.store.submit(progress.changes())?;
+        self.submit(progress.end_run()).await
+    }
+
+    async fn submit<const COUNT: usize>(
+        &self,
+        changes: [StoreChange; COUNT],
+    ) -> Result<(), OperationError> {
+        let ticket = self.operations.store.submit(changes)?;
         Ok(ticket.committed().await?)
     }
 }
 
-/// Collects and writes the digests of a run. Blocks.
+/// Collects the digests of the run that is due, or of the one that was interrupted. Blocks.
 fn prepare(
     operations: &Operations,
     settings: &QuarantineDigestSettings,
-    due: (&DigestProgress, u64),
+    (before, due_unix_s): (&DigestProgress, u64),
     now: SystemTime,
-) -> Result<(Vec<ReadyDigest>, DigestProgress), OperationError> {
-    let Some(routes) = &operations.mail_routes else {
-        return Ok((Vec::new(), DigestProgress::first(due.1)));
-    };
+) -> Result<PreparedRun, OperationError> {
     let store = &operations.store;
-    let collected = collection::collect(store, &**routes, settings, due, now)?;
+    let progress = match DigestProgress::read_run(store)? {
+        Some(progress) => progress,
+        None => before.after_run(store, due_unix_s, now)?,
+    };
+    let Some(routes) = &operations.mail_routes else {
+        return Ok(PreparedRun {
+            digests: Digests::new(),
+            progress,
+            key: None,
+        });
+    };
+    let digests = collection::collect(store, &**routes, settings, (before, &progress))?;
     ticket_release::forget_ended(store)?;
-    if collected.digests.is_empty() {
-        return Ok((Vec::new(), collected.progress));
-    }
-    let key = TicketKey::read_or_make(store)?;
-    let digests = collected.digests.into_iter();
-    let digests =
-        digests.filter_map(|(target, messages)| write(target, &messages, settings, &key, now));
-    Ok((digests.collect(), collected.progress))
+    let key = (!digests.is_empty()).then(|| TicketKey::read_or_make(store));
+    Ok(PreparedRun {
+        digests,
+        progress,
+        key: key.transpose()?,
+    })
 }
 
 /// Writes a digest of the newest messages.
 fn write(
-    target: DigestTarget,
+    target: &DigestTarget,
     messages: &[ListedMessage],
     settings: &QuarantineDigestSettings,
-    key: &TicketKey,
+    (key, run): (&TicketKey, MessageId),
     now: SystemTime,
-) -> Option<ReadyDigest> {
+) -> Option<MailSubmission> {
     let last = messages.last()?;
     let omitted = messages
         .len()
@@ -247,20 +275,19 @@ fn write(
         senders_page: has_mailbox.then(|| settings.link(SENDERS_PATH)),
         stop_link: &stop_link,
     };
-    let to = [last.recipient.clone()];
-    let (subject, body) = (text.subject(), text.body());
-    let mail = MailSubmission::plain(&settings.from, &to, &subject, &body, MessageId::next());
+    let mail = MailSubmission::alternative(
+        (&settings.from, &last.recipient),
+        &text.subject(),
+        (&text.body(), &markup::write(&text)),
+        (run, &target.digest_name()),
+    );
     // RFC 2369, section 3.2.
     let mut mail = mail.with_field("List-Unsubscribe", &format!("<{stop_link}>"));
     if stop_link.starts_with("https:") {
         // RFC 8058, section 3.1.
         mail = mail.with_field("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
     }
-    Some(ReadyDigest {
-        mail,
-        last: last.id,
-        target,
-    })
+    Some(mail)
 }
 
 /// The time until the next digests are due, or until settings and clock are read again.

@@ -21,6 +21,8 @@ pub(super) struct MailContent<'a> {
     pub(super) to: &'a [String],
     pub(super) subject: &'a str,
     pub(super) body: &'a str,
+    /// The body once more, as HTML, for the mail programs that show it.
+    pub(super) html: Option<&'a str>,
     /// The message that the mail is about: the same again in each attempt, so that a mail that
     /// arrives twice is known.
     pub(super) id: MessageId,
@@ -49,28 +51,55 @@ pub(super) fn compose(content: &MailContent<'_>) -> Vec<u8> {
     ]
     .concat();
     text += "Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\n";
-    text += "Content-Type: text/plain; charset=utf-8\r\n";
-    let lines: Vec<&str> = content.body.lines().collect();
-    let is_plain = content.body.is_ascii()
-        && !content.body.contains('\0')
+    match content.html {
+        None => push_part(&mut text, "plain", content.body),
+        Some(html) => {
+            let boundary = boundary(&id, &[content.body, html]);
+            text += "Content-Type: multipart/alternative; boundary=\"";
+            text += &[&boundary, "\"\r\n\r\n"].concat();
+            // RFC 2046, section 5.1.4: the best form is last.
+            for (kind, body) in [("plain", content.body), ("html", html)] {
+                text += &["--", &boundary, "\r\n"].concat();
+                push_part(&mut text, kind, body);
+            }
+            text += &["--", &boundary, "--\r\n"].concat();
+        }
+    }
+    text.into_bytes()
+}
+
+/// A boundary that no part contains.
+fn boundary(id: &str, parts: &[&str]) -> String {
+    let mut boundary = format!("=_{id}");
+    while parts.iter().any(|part| part.contains(&boundary)) {
+        boundary.push('_');
+    }
+    boundary
+}
+
+/// Adds a text of this kind with the fields that describe it.
+fn push_part(text: &mut String, kind: &str, body: &str) {
+    *text += &["Content-Type: text/", kind, "; charset=utf-8\r\n"].concat();
+    let lines: Vec<&str> = body.lines().collect();
+    let is_plain = body.is_ascii()
+        && !body.contains('\0')
         && lines
             .iter()
             .all(|line| line.len() <= LINE_BYTES_MAX && !line.contains('\r'));
     if is_plain {
-        text += "Content-Transfer-Encoding: 7bit\r\n\r\n";
+        *text += "Content-Transfer-Encoding: 7bit\r\n\r\n";
         for line in lines {
-            text += line;
-            text += "\r\n";
+            *text += line;
+            *text += "\r\n";
         }
     } else {
-        text += "Content-Transfer-Encoding: base64\r\n\r\n";
+        *text += "Content-Transfer-Encoding: base64\r\n\r\n";
         let whole = [lines.join("\r\n").as_bytes(), b"\r\n"].concat();
         for line in BASE64.encode(whole).as_bytes().chunks(BASE64_LINE) {
-            text += &String::from_utf8_lossy(line);
-            text += "\r\n";
+            *text += &String::from_utf8_lossy(line);
+            *text += "\r\n";
         }
     }
-    text.into_bytes()
 }
 
 /// Whether a mail may be sent from or to this address: one `@`, and nothing that would end it.
@@ -131,6 +160,7 @@ mod tests {
             to: &to,
             subject,
             body,
+            html: None,
             id: MessageId::from_number(7 << 20),
             sink: "alarms",
         };
@@ -161,6 +191,30 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn no_text_ends_its_part() {
+        let id = MessageId::from_number(7 << 20);
+        let body = format!("--=_{id}\n--=_{id}_--");
+        let content = MailContent {
+            from: "gate@example.org",
+            to: &["anna@example.net".to_owned()],
+            subject: "two forms",
+            body: &body,
+            html: Some("<p>gr\u{fc}n"),
+            id,
+            sink: "digest",
+        };
+        let text = String::from_utf8(compose(&content)).expect("text");
+        let boundary = format!("--=_{id}__");
+        let parts: Vec<&str> = text.split(&boundary).collect();
+        assert_eq!(parts.len(), 4, "{text}");
+        assert!(
+            parts[1].contains("text/plain") && parts[1].ends_with(&format!("\r\n--=_{id}_--\r\n"))
+        );
+        let is_html = parts[2].contains("text/html") && parts[2].contains("base64");
+        assert!(is_html && parts[3] == "--\r\n", "{text}");
     }
 
     #[test]

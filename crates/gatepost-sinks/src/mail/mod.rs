@@ -96,6 +96,7 @@ impl MailSink {
             to: &self.to,
             subject: &subject,
             body: &body,
+            html: None,
             id: batch.first().map_or_else(MessageId::next, |first| first.id),
             sink: &self.name,
         };

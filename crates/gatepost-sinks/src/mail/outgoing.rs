@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_broker::{Broker, PublishRefusal};
 use gatepost_message::{Properties, Publication, Qos, Topic, TopicError};
-use gatepost_store::StoreError;
+use gatepost_store::{StoreChange, StoreError};
 use parking_lot::RwLock;
 
 use super::smarthost::{MailSubmission, MailTransport};
@@ -70,11 +70,29 @@ impl MailQueue {
 
     /// Queues a mail; returns when it is on disk.
     pub async fn queue(&self, mail: &MailSubmission) -> Result<(), QueueError> {
-        let outcome = self.broker.publish(publication(mail)?).await?;
-        match outcome.refused {
-            None => Ok(()),
-            Some(refusal) => Err(refusal.into()),
+        self.queue_with(mail, Vec::new()).await
+    }
+
+    /// Queues a mail and stores these changes in the same commit: either both are on disk, or
+    /// neither.
+    pub async fn queue_with(
+        &self,
+        mail: &MailSubmission,
+        changes: Vec<StoreChange>,
+    ) -> Result<(), QueueError> {
+        let publication = publication(mail)?;
+        let ticket = {
+            let mut publisher = self.broker.publisher();
+            if let Some(refusal) = publisher.publish(publication).refused {
+                return Err(refusal.into());
+            }
+            publisher.store_too(changes);
+            publisher.flush()
+        };
+        if let Some(ticket) = ticket {
+            ticket?.committed().await?;
         }
+        Ok(())
     }
 }
 

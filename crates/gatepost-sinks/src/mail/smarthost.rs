@@ -27,13 +27,37 @@ impl MailSubmission {
             to,
             subject,
             body,
+            html: None,
             id,
             sink: "email",
         };
+        Self::of(&content)
+    }
+
+    /// A mail to one recipient as plain text and as HTML. The id and the name determine its
+    /// `Message-ID`: a mail that is composed again after a crash is known by it.
+    pub fn alternative(
+        (from, to): (&str, &str),
+        subject: &str,
+        (body, html): (&str, &str),
+        (id, name): (MessageId, &str),
+    ) -> Self {
+        Self::of(&MailContent {
+            from,
+            to: &[to.to_owned()],
+            subject,
+            body,
+            html: Some(html),
+            id,
+            sink: name,
+        })
+    }
+
+    fn of(content: &MailContent<'_>) -> Self {
         Self {
-            sender: from.to_owned(),
-            recipients: to.to_vec(),
-            text: composition::compose(&content),
+            sender: content.from.to_owned(),
+            recipients: content.to.to_vec(),
+            text: composition::compose(content),
         }
     }
 

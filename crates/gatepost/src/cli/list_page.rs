@@ -39,6 +39,11 @@ pub(super) struct ListOptions {
 impl ListOptions {
     /// The server's response to a request of this path.
     pub(super) fn answer(&self, path: &str) -> Result<Value, AdminError> {
-        self.server.client()?.request_json("GET", path, None)
+        self.request("GET", path)
+    }
+
+    /// The same with another method.
+    pub(super) fn request(&self, method: &str, path: &str) -> Result<Value, AdminError> {
+        self.server.client()?.request_json(method, path, None)
     }
 }

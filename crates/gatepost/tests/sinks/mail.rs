@@ -29,7 +29,7 @@ fn to_peer(peer: &MailPeer, name: &str, to: &str, more: &str) -> String {
 }
 
 /// Whether each signature holds by dkimpy, with these records in DNS.
-fn verified(mail: &str, records: &[(String, String)]) -> Vec<bool> {
+pub(super) fn verified(mail: &str, records: &[(String, String)]) -> Vec<bool> {
     let packages = root().join(".peers/dkimpy");
     assert!(
         packages.exists(),
@@ -52,16 +52,9 @@ fn verified(mail: &str, records: &[(String, String)]) -> Vec<bool> {
 }
 
 /// The name and the text of the record that `gatepost dkim` prints.
-fn record(action: &str, selector: &str, key: &Path) -> (String, String) {
+pub(super) fn record(action: &str, domain: &str, selector: &str, key: &Path) -> (String, String) {
     let key = key.to_str().expect("UTF-8");
-    let arguments = [
-        "--domain",
-        "gate.example",
-        "--selector",
-        selector,
-        "--key",
-        key,
-    ];
+    let arguments = ["--domain", domain, "--selector", selector, "--key", key];
     let output = run(GATEPOST, &[&["dkim", action][..], &arguments].concat(), b"");
     assert!(output.status.success(), "{}", text_of(&output));
     let line = text_of(&output);
@@ -78,7 +71,10 @@ fn mail_of_topics_and_replies_arrive_at_postfix_signed_by_both_keys() {
     let script = "umask 077; openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out";
     let made = run("sh", &["-c", &format!("{script} {}", rsa.display())], b"");
     assert!(made.status.success(), "{}", text_of(&made));
-    let records = [record("new", "ed", &ed25519), record("record", "rsa", &rsa)];
+    let records = [
+        record("new", "gate.example", "ed", &ed25519),
+        record("record", "gate.example", "rsa", &rsa),
+    ];
     let again = [
         "--domain",
         "a",

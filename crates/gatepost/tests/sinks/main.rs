@@ -4,6 +4,7 @@
 mod support;
 
 mod bridges;
+mod digest_crash;
 mod email;
 mod faulty_peers;
 mod mail;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::mail::{record, verified};
 use super::mail_peer::{MailPeer, Reaction};
 use super::support::{Gateway, add_user, await_some, run, swaks, text_of};
 
@@ -13,26 +14,15 @@ const HOLD: &str = "return function(message)\n    if message.subject == 'hold' t
 
 /// Mail for `people.example` goes to mailboxes, for `hop.example` to the peer, which is the
 /// smarthost too.
-fn start(folder: &Path, peer: &MailPeer, links_expire: &str) -> Gateway {
+pub(super) fn start(folder: &Path, peer: &MailPeer, links_expire: &str) -> Gateway {
+    start_with(folder, peer, links_expire, "")
+}
+
+/// The same, with more settings.
+fn start_with(folder: &Path, peer: &MailPeer, links_expire: &str, more: &str) -> Gateway {
     std::fs::create_dir_all(folder.join("procedures")).expect("a folder");
     std::fs::write(folder.join("procedures/hold.luau"), HOLD).expect("a procedure");
-    let address = peer.address;
-    let settings = format!(
-        "rules.paths = []\n\
-         smarthost.server = \"smtp://{address}\"\n\
-         access_log.path = \"access.log\"\n\
-         procedure.\"/spamcheck\".action = \"quarantine\"\n\
-         quarantine_digest.every = \"1s\"\n\
-         quarantine_digest.from = \"quarantine@people.example\"\n\
-         quarantine_digest.base_url = \"https://gate.people.example/\"\n\
-         quarantine_digest.links_expire = \"{links_expire}\"\n\
-         listeners.smtp.domains = [\"people.example\", \"hop.example\"]\n\
-         [[listeners.smtp.routes]]\nrecipients = \"*@people.example\"\nmailbox = \"{{user}}\"\n\
-         [[listeners.smtp.routes]]\nrecipients = \"*@hop.example\"\n\
-         forward = \"smtp://{address}\"\n\
-         [[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/hold\", \"/spamcheck\"]\n"
-    );
-    let gateway = Gateway::start_in(folder, &settings);
+    let gateway = Gateway::start_in(folder, &settings(peer, links_expire, more));
     for (name, more) in [("root", &["--admin"][..]), ("anna", &[]), ("bert", &[])] {
         let added = add_user(&gateway, name, "secret", more);
         assert!(added.status.success(), "{}", text_of(&added));
@@ -45,7 +35,32 @@ fn start(folder: &Path, peer: &MailPeer, links_expire: &str) -> Gateway {
     gateway
 }
 
-fn send(gateway: &Gateway, to: &str, subject: &str) {
+/// Starts a server that [`start`] started before.
+pub(super) fn start_again(folder: &Path, peer: &MailPeer) -> Gateway {
+    Gateway::start_in(folder, &settings(peer, "7d", ""))
+}
+
+fn settings(peer: &MailPeer, links_expire: &str, more: &str) -> String {
+    let address = peer.address;
+    format!(
+        "rules.paths = []\n\
+         smarthost.server = \"smtp://{address}\"\n\
+         access_log.path = \"access.log\"\n\
+         procedure.\"/spamcheck\".action = \"quarantine\"\n\
+         quarantine_digest.every = \"1s\"\n\
+         quarantine_digest.from = \"quarantine@people.example\"\n\
+         quarantine_digest.base_url = \"https://gate.people.example/\"\n\
+         quarantine_digest.links_expire = \"{links_expire}\"\n\
+         listeners.smtp.domains = [\"people.example\", \"hop.example\"]\n\
+         [[listeners.smtp.routes]]\nrecipients = \"*@people.example\"\nmailbox = \"{{user}}\"\n\
+         [[listeners.smtp.routes]]\nrecipients = \"*@hop.example\"\n\
+         forward = \"smtp://{address}\"\n\
+         [[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/hold\", \"/spamcheck\"]\n\
+         {more}"
+    )
+}
+
+pub(super) fn send(gateway: &Gateway, to: &str, subject: &str) {
     let server = gateway.address("smtp").to_string();
     let subject = format!("Subject: {subject}");
     let options = ["--header", &subject, "--body", GTUBE];
@@ -73,7 +88,7 @@ fn kept(gateway: &Gateway) -> u64 {
 }
 
 /// The mail of this number in a user's mailbox, as soon as it is stored.
-fn await_in_mailbox(gateway: &Gateway, user: &str, number: u32) -> String {
+pub(super) fn await_in_mailbox(gateway: &Gateway, user: &str, number: u32) -> String {
     let url = format!("pop3://{}/{number}", gateway.address("pop3"));
     let login = format!("{user}:secret");
     await_some("a mail in the mailbox", || {
@@ -188,6 +203,8 @@ fn a_recipient_stops_the_digests_and_gets_them_again() {
     let (status, page) = request(&gateway, &stop, &["-d", &post]);
     assert_eq!(status, "200", "{page}");
     assert!(page.contains("Send digests again"), "{page}");
+    starts_again_by_command(&gateway, folder.path(), &stop);
+    assert_eq!(request(&gateway, &stop, &["-d", &post]).0, "200");
     send(&gateway, "anna@people.example,carla@hop.example", "second");
     // Anna's digest of the same run is the sign that the run has ended for Carla too.
     await_in_mailbox(&gateway, "anna", 1);
@@ -204,6 +221,33 @@ fn a_recipient_stops_the_digests_and_gets_them_again() {
     assert!(!digest.text.contains("second"), "{}", digest.text);
 }
 
+/// The operator finds the recipient in a list, and sends the digests again.
+fn starts_again_by_command(gateway: &Gateway, folder: &Path, stop: &str) {
+    let password = folder.join("password");
+    std::fs::write(&password, "secret\n").expect("a file");
+    let digests = |more: &[&str]| {
+        let (url, file) = (gateway.url(""), password.display().to_string());
+        let login = ["--url", &url, "-u", "root", "--pw-file", &file];
+        let command = [&["quarantine", "digests"], &login[..], more].concat();
+        run(env!("CARGO_BIN_EXE_gatepost"), &command, b"")
+    };
+    let listed = text_of(&digests(&[]));
+    assert!(listed.contains("address  carla@hop.example"), "{listed}");
+    assert!(listed.contains("1 stopped the digests"), "{listed}");
+    let again = digests(&["--again", "carla@hop.example"]);
+    assert!(again.status.success(), "{}", text_of(&again));
+    let (_, page) = request(gateway, stop, &[]);
+    assert!(page.contains("Stop the digests"), "{page}");
+    let unknown = digests(&["--again", "carla@hop.example"]);
+    assert_ne!(unknown.status.code(), Some(0), "{}", text_of(&unknown));
+    let (status, _) = request(
+        gateway,
+        "/admin/digests/stopped",
+        &["--user", "anna:secret"],
+    );
+    assert_eq!(status, "403");
+}
+
 #[test]
 fn a_link_expires() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -216,4 +260,54 @@ fn a_link_expires() {
     });
     assert_eq!(release(&gateway, &link, "release", &[]).0, "410");
     assert_eq!(kept(&gateway), 1);
+}
+
+/// RFC 8058, section 4: a valid signature covers both fields, or no program offers the one click.
+#[test]
+fn a_digest_has_two_forms_and_signed_fields_to_stop_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let peer = MailPeer::start(|_, _| Reaction::Take);
+    let key = folder.path().join("key.pem");
+    let record = record("new", "people.example", "ed", &key);
+    let signed = format!(
+        "[[smarthost.dkim]]\ndomain = \"people.example\"\nselector = \"ed\"\nkey = \"{}\"\n",
+        key.display()
+    );
+    let gateway = start_with(folder.path(), &peer, "7d", &signed);
+    send(
+        &gateway,
+        "carla@hop.example",
+        "offer <b>of https://evil.example",
+    );
+    let digest = peer.await_mail(1).remove(0);
+    let records = [record];
+    assert_eq!(verified(&digest.text, &records), [true], "{}", digest.text);
+    for field in ["List-Unsubscribe: ", "List-Unsubscribe-Post: "] {
+        let changed = digest.text.replace(field, &format!("{field}x"));
+        assert_ne!(changed, digest.text);
+        assert_eq!(verified(&changed, &records), [false], "{field}");
+        // Nor may a second field of the name be added.
+        let added = format!("{field}<https://evil.example>\r\n{}", digest.text);
+        assert_eq!(verified(&added, &records), [false], "{field}");
+    }
+
+    let read = "import email, email.policy, json, sys\n\
+        mail = email.message_from_bytes(sys.stdin.buffer.read(), policy=email.policy.default)\n\
+        forms = [part.get_content() for part in mail.iter_parts()]\n\
+        print(json.dumps([mail.get_content_type(), *forms, len(mail.defects)]))";
+    let output = run("python3", &["-c", read], digest.text.as_bytes());
+    assert!(output.status.success(), "{}", text_of(&output));
+    let parsed: (String, String, String, usize) =
+        serde_json::from_slice(&output.stdout).expect("JSON");
+    let (kind, plain, html, defects) = parsed;
+    assert_eq!((kind.as_str(), defects), ("multipart/alternative", 0));
+    let link = link(&plain);
+    assert!(
+        html.contains(&format!("href=\"https://gate.people.example{link}\"")),
+        "{html}"
+    );
+    assert!(
+        html.contains("offer &#60;b&#62;of https: //evil.example"),
+        "{html}"
+    );
 }

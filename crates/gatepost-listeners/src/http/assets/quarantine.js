@@ -1,6 +1,6 @@
-// The messages in quarantine, and the allowed senders.
+// The messages in quarantine, the allowed senders, and the recipients who stopped the digests.
 
-import { $, LEARNED, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, say } from "./page.js";
+import { $, LEARNED, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, when } from "./page.js";
 import { ACTIONS, doLater, isLeaving, leavingCount, startLater } from "./later.js";
 import { messageRow } from "./messages.js";
 
@@ -182,6 +182,20 @@ export async function loadSenders() {
   const remove = (address) => async () =>
     confirm(`Judge mail from ${address} normally again?`) && (await ask(STATUS, "DELETE", "/admin/senders/" + encodeURIComponent(address), undefined, () => `${address} is judged normally again.`)) && loadSenders();
   fill("senders", senders.map((address) => [cell(mono(address)), cell(button("Remove", remove(address), { "aria-label": "Remove " + address }), "number")]));
+}
+
+/** Hidden until a recipient has stopped the digests; then it stays, so that what was done is shown. */
+export async function loadStoppedDigests() {
+  const answer = await request("/admin/digests/stopped?count=1000");
+  if (!answer.ok) return;
+  const { recipients, total } = await answer.json();
+  if (total) $("digests-stopped").hidden = false;
+  $("digests-count").textContent = number(total);
+  const again = ({ kind, name }) => async () =>
+    (await ask("digests-status", "DELETE", `/admin/digests/stopped/${kind}/${encodeURIComponent(name)}`, undefined, () => `Digests are sent to ${name} again.`)) && loadStoppedDigests();
+  fill("digests", recipients.map((one) => [
+    cell(mono(one.name)), cell(one.since_unix_ms ? when(one.since_unix_ms) : ""),
+    cell(button("Send again", again(one), { "aria-label": `Send digests to ${one.name} again` }), "number")]));
 }
 
 export function startQuarantine() {

@@ -1,5 +1,6 @@
 //! `gatepost quarantine`: the messages in quarantine of a running server.
 
+mod digests;
 mod output;
 mod selection;
 
@@ -94,6 +95,8 @@ enum QuarantineAction {
         #[command(flatten)]
         server: AdminOptions,
     },
+    /// List the recipients who stopped the digests, or send them again
+    Digests(digests::DigestsArguments),
 }
 
 pub(super) fn run(arguments: &QuarantineArguments) -> ExitCode {
@@ -156,6 +159,7 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
                 Ok(format!("learned as {class}: {}", learned(&answer)))
             })
         }
+        QuarantineAction::Digests(arguments) => digests::act(arguments),
         QuarantineAction::Delete { which, server } => {
             let client = server.client()?;
             for_each(which, &client, "delete", |id| {

@@ -8,6 +8,7 @@ mod audit;
 mod bans;
 mod clock;
 mod delayed;
+mod digests;
 mod messages;
 mod procedure_files;
 mod quarantine;
@@ -71,6 +72,9 @@ async fn dispatch(
         }
         if let Some(address) = below(path, "/admin/senders") {
             return senders::respond(operations, request, address).await;
+        }
+        if let Some(recipient) = below(path, "/admin/digests/stopped") {
+            return digests::respond(operations, request, recipient).await;
         }
         if let Some(file) = below(path, "/admin/procedures/files") {
             return procedure_files::respond(operations, request, file).await;
