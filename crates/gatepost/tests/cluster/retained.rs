@@ -84,6 +84,22 @@ fn every_node_retains_the_last_message_of_a_topic() {
 }
 
 #[test]
+fn every_later_subscription_on_any_node_gets_what_was_retained_durably() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    for round in 0..20 {
+        let (topic, payload) = (format!("g/{round}"), format!("p{round}"));
+        retain(&one, &topic, &payload);
+        // The message may be on its way: then the subscription gets it as a live message.
+        let mut client = Client::subscribe(&two, &topic, "%p");
+        client.await_line(&payload);
+    }
+}
+
+#[test]
 fn messages_retained_without_the_nats_server_are_sent_later() {
     if nats::program().is_none() {
         return;
