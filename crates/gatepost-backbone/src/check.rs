@@ -93,8 +93,8 @@ async fn check_server(
     if (info.max_payload as u64) < packet_bytes_max {
         let text = format!(
             "max_payload of the servers is {} bytes, and clients may publish {packet_bytes_max} \
-             (listeners.mqtt.packet_max): larger publications stay on their node; raise \
-             max_payload",
+             (listeners.mqtt.packet_max): larger publications are refused, and at QoS 0 stay on \
+             their node; raise max_payload",
             info.max_payload
         );
         findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
