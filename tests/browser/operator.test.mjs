@@ -97,6 +97,45 @@ test("a procedure is tried on stored messages, activated and undone", async () =
   await close();
 });
 
+test("a whole scope is tried on a stored and on a pasted message, with a changed text", async () => {
+  const { page, faults, close } = await open("/#procedures");
+  const status = page.locator("#trial-status");
+  const result = page.locator("#trial-result");
+  const attempt = () => page.getByRole("button", { name: "Try the scope" }).click();
+  await page.locator("#trial-scope option", { hasText: "/mail" }).waitFor({ state: "attached" });
+  await page.locator("#trial-scope").selectOption("/mail");
+  await page.locator("#trial-text").fill("Subject: a trial\n\n" + GTUBE);
+  await page.locator("#trial-sender").fill("eve@far.example");
+  await page.locator("#trial-recipient").fill("anna@people.example");
+  await attempt();
+  await status.filter({ hasText: "Tried with the procedures in force." }).waitFor();
+  await result.locator("tr", { hasText: "/sizecheck" }).locator(".badge.accept").waitFor();
+  await result.locator("tr", { hasText: "/spamcheck" }).locator(".badge.quarantine").waitFor();
+  await result.getByRole("row", { name: "GTUBE 1000.0" }).waitFor();
+
+  await page.getByRole("button", { name: "/limit" }).click();
+  const text = page.locator("#editor-text");
+  await waitUntil("the editor shows the text in force", async () => (await text.inputValue()) === ACCEPTS);
+  await text.fill(REFUSES);
+  await page.locator("#trial-scope").selectOption("/readings");
+  const option = page.locator("#trial-stored option", { hasText: "readings/oven" }).first();
+  await page.locator("#trial-stored").selectOption(await option.getAttribute("value"));
+  assert.ok(await page.locator("#trial-text").isHidden());
+  await attempt();
+  await status.filter({ hasText: "Tried with the text of /limit in the editor." }).waitFor();
+  await result.locator("p", { hasText: "by /limit" }).locator(".badge.reject").waitFor();
+  await page.screenshot({ path: join(scratch, "scope-trial.png"), animations: "disabled", fullPage: true });
+  await text.fill("return function(");
+  await attempt();
+  await status.filter({ hasText: "The text in the editor has errors." }).waitFor();
+  await text.fill(ACCEPTS);
+  // Nothing of this was published, stored or activated.
+  const { messages } = await (await fetch(server.origin + "/admin/quarantine", { headers: HEADERS })).json();
+  assert.deepEqual(messages.filter(({ subject }) => subject === "a trial"), []);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("the log and the settings in force are searched", async () => {
   const { page, faults, close } = await open("/#server");
   await page.locator("#settings tr", { hasText: "quarantine_digest.every" }).locator("td", { hasText: "gatepost.toml:" }).waitFor();

@@ -27,6 +27,7 @@ pub mod reload;
 mod request;
 mod rule_scores;
 mod rules_report;
+mod scope_trial;
 mod score_file;
 mod search;
 mod settings_in_force;
@@ -45,5 +46,6 @@ pub use request::{
     AdminChange, JournalPage, QuarantineOrder, QuarantinePage, QuarantineSearch, Quarantined,
     Search,
 };
+pub use scope_trial::{ScopeStep, ScopeTrial, TrialMessage, TriedMessage};
 pub use score_file::{RuleScores, SCORE_MAX, SCORES_FILE};
 pub use settings_in_force::{ChangedSetting, SettingInForce, SettingsInForce};

@@ -181,7 +181,7 @@ impl Operations {
         .await
     }
 
-    fn expect_editable(&self) -> Result<(), OperationError> {
+    pub(crate) fn expect_editable(&self) -> Result<(), OperationError> {
         if self.procedure_files.is_editable() {
             return Ok(());
         }
@@ -226,7 +226,7 @@ impl Operations {
     }
 
     /// The procedures with this text at `path`, and its problems.
-    fn candidate(
+    pub(crate) fn candidate(
         &self,
         path: &str,
         text: &str,
@@ -258,7 +258,7 @@ impl Operations {
     }
 
     /// A host whose values are copies, and which publishes and sends nothing.
-    fn trial_host(&self) -> Result<ProcedureHost, OperationError> {
+    pub(crate) fn trial_host(&self) -> Result<ProcedureHost, OperationError> {
         let values = ValueStore::copy_of(&self.store, self.procedure_files.values)?;
         Ok(ProcedureHost::new(values, None))
     }
@@ -343,7 +343,8 @@ async fn verdict_of(
     }
 }
 
-fn name_of(stored: &JudgedOriginal) -> String {
+/// The subject of a message, or its topic.
+pub(crate) fn name_of(stored: &JudgedOriginal) -> String {
     let story = &stored.story;
     let topic = story.topic.as_ref().map(Topic::as_str);
     story

@@ -66,6 +66,18 @@ impl ProcedureSet {
         self.procedures.keys().map(listed).collect()
     }
 
+    /// The path of every scope, in order, with the paths of its procedures.
+    pub(crate) fn scope_listing(&self) -> Vec<(String, Vec<String>)> {
+        let steps = |scope: &Scope| {
+            let steps = scope.chain.0.iter();
+            steps.map(|step| step.path.to_string()).collect()
+        };
+        let scopes = self.scopes.iter();
+        scopes
+            .map(|scope| (scope.path.clone(), steps(scope)))
+            .collect()
+    }
+
     /// Compiles a configuration. Problems that can be ignored are warnings, others are errors; the
     /// caller decides whether to start or to keep the present set.
     pub(crate) fn build(

@@ -46,6 +46,11 @@ impl Procedures {
         self.0.recheck(&ProcedureFolder::default());
     }
 
+    /// Every scope, in order, with the paths of the procedures that it runs.
+    pub fn scopes(&self) -> Vec<(String, Vec<String>)> {
+        self.0.set.load().scope_listing()
+    }
+
     /// Whether the scope that judges this message runs the procedure at `path`.
     pub fn runs_for(&self, path: &str, message: &Message) -> bool {
         let set = self.0.set.load();

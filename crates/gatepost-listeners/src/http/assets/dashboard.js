@@ -10,6 +10,7 @@ import { $, logIn, request } from "./page.js";
 import { startPalette } from "./palette.js";
 import { placeOf } from "./places.js";
 import { loadProcedures, startProcedures } from "./procedures.js";
+import { loadScopes, startScopes } from "./scopes.js";
 import { loadQuarantine, loadSenders, loadStoppedDigests, quarantineGrew, startQuarantine } from "./quarantine.js";
 import { addEarlier, arrived, showArrived, showExample, startRecent } from "./recent.js";
 import { loadRules, startRules } from "./rules.js";
@@ -27,7 +28,7 @@ const REFRESH_MS = 5_000;
 
 // --- Views -------------------------------------------------------------------------------------
 
-const VIEWS = { overview: null, history: loadHistory, quarantine: () => Promise.all([loadSenders(), loadStoppedDigests()]), explorer: null, rules: loadRules, procedures: loadProcedures, access: () => Promise.all([loadUsers(), loadBans(), loadSessions()]), server: loadServer };
+const VIEWS = { overview: null, history: loadHistory, quarantine: () => Promise.all([loadSenders(), loadStoppedDigests()]), explorer: null, rules: loadRules, procedures: () => Promise.all([loadProcedures(), loadScopes()]), access: () => Promise.all([loadUsers(), loadBans(), loadSessions()]), server: loadServer };
 
 let shown = "overview";
 
@@ -143,6 +144,7 @@ startSessions();
 startScan();
 startServer();
 startProcedures();
+startScopes();
 startTopics();
 startPalette();
 showView();

@@ -12,6 +12,9 @@ let opened = null;
 const pathOf = (path) => API + path.split("/").map(encodeURIComponent).join("/");
 const isChanged = () => opened != null && $("editor-text").value !== opened.text;
 
+/** The path and the text of the editor, if it differs from the text in force; else null. */
+export const editedText = () => (isEditable && isChanged() ? [opened.path, $("editor-text").value] : null);
+
 function row({ path, file, scopes }) {
   const open = element("button", { type: "button", class: "link mono", "aria-current": opened?.path === path ? "true" : null }, path);
   open.addEventListener("click", () => openFile(path).catch(() => {}));
@@ -62,7 +65,7 @@ function goToLine(line) {
   text.scrollTop = (text.scrollHeight * (line - 3)) / lines.length;
 }
 
-function problemRow({ line, text, is_error: isError }) {
+export function problemRow({ line, text, is_error: isError }) {
   const words = element("span", { class: isError ? "wrong" : undefined }, (isError ? "Error: " : "Warning: ") + text);
   if (line == null) return element("li", {}, words);
   const jump = element("button", { type: "button", class: "link" }, `Line ${line}`);

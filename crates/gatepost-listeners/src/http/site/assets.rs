@@ -34,6 +34,7 @@ const ASSETS: &[(&str, &[u8])] = &[
     ("recent.js", include_bytes!("../assets/recent.js")),
     ("rules.js", include_bytes!("../assets/rules.js")),
     ("scan.js", include_bytes!("../assets/scan.js")),
+    ("scopes.js", include_bytes!("../assets/scopes.js")),
     ("scores.js", include_bytes!("../assets/scores.js")),
     ("senders.js", include_bytes!("../assets/senders.js")),
     ("procedures.js", include_bytes!("../assets/procedures.js")),

@@ -13,6 +13,7 @@ mod messages;
 mod procedure_files;
 mod quarantine;
 mod rules;
+mod scopes;
 mod scores;
 mod senders;
 mod series;
@@ -21,6 +22,7 @@ mod sessions;
 mod subscribers;
 mod users;
 
+use gatepost_operations::Operations;
 use gatepost_procedures::RulesState;
 use gatepost_sinks::Sinks;
 
@@ -59,36 +61,10 @@ async fn dispatch(
     request: &HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
     let operations = context.services.operations.as_ref();
-    if let Some(operations) = operations {
-        let path = request.path.as_str();
-        if let Some(rest) = below(path, "/admin/quarantine") {
-            return quarantine::respond(context, operations, request, rest).await;
-        }
-        if let Some(id) = below(path, "/admin/messages") {
-            return messages::respond(operations, request, id).await;
-        }
-        if let Some(name) = below(path, "/admin/scores") {
-            return scores::respond(operations, request, name).await;
-        }
-        if let Some(address) = below(path, "/admin/senders") {
-            return senders::respond(operations, request, address).await;
-        }
-        if let Some(recipient) = below(path, "/admin/digests/stopped") {
-            return digests::respond(operations, request, recipient).await;
-        }
-        if let Some(file) = below(path, "/admin/procedures/files") {
-            return procedure_files::respond(operations, request, file).await;
-        }
-        match path {
-            "/admin/log" => return server::log(operations, request),
-            "/admin/settings" => return server::settings(operations, request),
-            "/admin/learn" => return rules::learn(operations, request).await,
-            "/admin/rules" => return rules::rules(operations, request),
-            "/admin/rules/slowest" => return rules::slowest(operations, request).await,
-            "/admin/changes" => return audit::respond(operations, request).await,
-            "/admin/reload" => return rules::reload(operations, request).await,
-            _ => {}
-        }
+    if let Some(operations) = operations
+        && let Some(response) = operate(context, operations, request).await
+    {
+        return response;
     }
     if let Some(alarm) = below(&request.path, "/admin/alarms") {
         return alarms::respond(context, request, alarm);
@@ -123,6 +99,47 @@ async fn dispatch(
         "/admin/clock" => clock::respond(context, request),
         other => Err(HttpError::NotFound(other.to_owned())),
     }
+}
+
+/// The operations of an operator; `None` for the path of something else.
+async fn operate(
+    context: &Arc<HttpContext>,
+    operations: &Operations,
+    request: &HttpRequest,
+) -> Option<Result<HttpResponse, HttpError>> {
+    let path = request.path.as_str();
+    if let Some(rest) = below(path, "/admin/quarantine") {
+        return Some(quarantine::respond(context, operations, request, rest).await);
+    }
+    if let Some(id) = below(path, "/admin/messages") {
+        return Some(messages::respond(operations, request, id).await);
+    }
+    if let Some(scope) = below(path, "/admin/scopes") {
+        return Some(scopes::respond(operations, request, scope).await);
+    }
+    if let Some(name) = below(path, "/admin/scores") {
+        return Some(scores::respond(operations, request, name).await);
+    }
+    if let Some(address) = below(path, "/admin/senders") {
+        return Some(senders::respond(operations, request, address).await);
+    }
+    if let Some(recipient) = below(path, "/admin/digests/stopped") {
+        return Some(digests::respond(operations, request, recipient).await);
+    }
+    if let Some(file) = below(path, "/admin/procedures/files") {
+        return Some(procedure_files::respond(operations, request, file).await);
+    }
+    let response = match path {
+        "/admin/log" => server::log(operations, request),
+        "/admin/settings" => server::settings(operations, request),
+        "/admin/learn" => rules::learn(operations, request).await,
+        "/admin/rules" => rules::rules(operations, request),
+        "/admin/rules/slowest" => rules::slowest(operations, request).await,
+        "/admin/changes" => audit::respond(operations, request).await,
+        "/admin/reload" => rules::reload(operations, request).await,
+        _ => return None,
+    };
+    Some(response)
 }
 
 /// The path after `folder` and a slash; empty for the folder itself.
