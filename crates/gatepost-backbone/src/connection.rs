@@ -1,9 +1,12 @@
 //! The connection to the NATS servers.
 //!
 //! All state of a connection ends with it, and a new connection begins without any. The NATS
-//! client's own reconnection is therefore not used.
+//! client's own reconnection is therefore not used: a client that reconnects would send what it had
+//! not written yet, while the next connection sends what comes before that.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event};
@@ -18,6 +21,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 /// The interval of pings; two without an answer end the connection.
 const PING_EVERY: Duration = Duration::from_secs(5);
+/// The time after which the client of a lost connection may connect again. It is dropped long before
+/// that, and what it sends then was sent by a later connection under the same message ids.
+const RECONNECTED_AFTER: Duration = Duration::from_mins(5);
 /// Messages of one subscription that may wait to be taken in.
 const SUBSCRIPTION_CAPACITY: usize = 16_384;
 /// Events that may wait; further ones say nothing new.
@@ -90,7 +96,17 @@ impl Connection {
                 let _ = sender.try_send(event);
             }
         });
+        let has_connected = Arc::new(AtomicBool::new(false));
+        let delayed = has_connected.clone();
+        let options = options.reconnect_delay_callback(move |_| {
+            if delayed.load(Ordering::Acquire) {
+                RECONNECTED_AFTER
+            } else {
+                Duration::ZERO
+            }
+        });
         let client = options.connect(&settings.nats).await?;
+        has_connected.store(true, Ordering::Release);
         let info = client.server_info();
         if !is_recent(&info.version) {
             return Err(BackboneError::TooOld(info.version));
