@@ -1,5 +1,6 @@
 // Measures how many frames the dashboard shows while messages arrive: `node frames.mjs [MESSAGES_PER_SECOND]`, with
-// GATEPOST naming the binary. Frames are counted by requestAnimationFrame, for ten seconds each.
+// GATEPOST naming the binary. Frames are counted by requestAnimationFrame, for ten seconds each. The CPU time of the
+// page's main thread per message depends less on other programs than the frames do.
 import mqtt from "mqtt";
 import { launch, openPage } from "./browser.mjs";
 import { Server } from "./server.mjs";
@@ -46,10 +47,19 @@ const browser = await launch();
 for (const [name, path, topic] of CASES) {
   const { page, close } = await openPage(browser, server.origin + path, { viewport: { width: 1280, height: 900 } });
   const client = await mqtt.connectAsync(`mqtt://${server.binds.mqtt}`, { reconnectPeriod: 0 });
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+  const cpuSeconds = async () => {
+    const { metrics } = await devtools.send("Performance.getMetrics");
+    return metrics.find((metric) => metric.name === "TaskDuration").value;
+  };
   const end = publishing(client, topic);
   await page.waitForTimeout(WARM_UP_MS);
+  const [before, began] = [await cpuSeconds(), performance.now()];
   const { fps, p99, worst } = await page.evaluate(frames, MEASURED_MS);
-  console.log(`${name}: ${fps.toFixed(1)} frames/s at ${end().toFixed(0)} messages/s; 99 % within ${p99.toFixed(1)} ms, the longest ${worst.toFixed(1)} ms`);
+  const [cpu, seconds, rate] = [(await cpuSeconds()) - before, (performance.now() - began) / 1000, end()];
+  console.log(`${name}: ${fps.toFixed(1)} frames/s at ${rate.toFixed(0)} messages/s; 99 % within ${p99.toFixed(1)} ms, the longest ${worst.toFixed(1)} ms; `
+    + `main thread ${((100 * cpu) / seconds).toFixed(1)} % of a processor, ${((1e6 * cpu) / (rate * seconds)).toFixed(1)} us for each message`);
   await client.endAsync(true);
   await close();
 }
