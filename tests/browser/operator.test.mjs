@@ -207,6 +207,21 @@ test("a recipient who stopped the digests is listed, and gets them again", async
   await closeOwn();
 });
 
+test("a mail is sent as an attachment to another recipient", async () => {
+  const sent = await server.mail("To be forwarded", GTUBE, "anna@people.example");
+  assert.equal(sent.status, 0, sent.transcript);
+  const { page, faults, close } = await open("/#quarantine");
+  await page.locator("#quarantine-list summary", { hasText: "To be forwarded" }).click();
+  page.once("dialog", (dialog) => dialog.accept("root@people.example"));
+  await page.getByRole("button", { name: "As attachment…" }).click();
+  await page.locator("#quarantine-status", { hasText: "Released to" }).waitFor();
+  const mail = () => spawnSync("curl", ["--silent", "--user", "root:secret", `pop3://${server.binds.pop3}/1`]).stdout.toString();
+  const text = await waitUntil("the mail is in the other mailbox", () => mail().includes("To be forwarded") && mail());
+  assert.match(text, /^Content-Type: message\/rfc822/im);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("a mail is released by its link, once", async () => {
   const { page, close } = await openPage(browser, server.origin + link);
   await page.getByRole("heading", { name: "You have won <b>a prize</b>" }).waitFor();

@@ -31,11 +31,11 @@ function actions(entry) {
   };
   const learn = (lesson) => () => ask(STATUS, "POST", `${path}/learn?as=${lesson}`, undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
   const release = async (body) => (await ask(STATUS, "POST", path + "/release", body, (result) => `Released to ${where(result)}.`)) && focusNext(entry);
-  const releaseTo = async () => {
-    const typed = prompt("Release to these recipients instead, separated by commas:", entry.recipients?.join(", ") ?? "");
+  const releaseTo = (question, as_attachment) => async () => {
+    const typed = prompt(question, entry.recipients?.join(", ") ?? "");
     if (typed == null) return;
     const recipients = typed.split(",").map((one) => one.trim()).filter(Boolean);
-    if (recipients.length) await release({ recipients });
+    if (recipients.length) await release({ recipients, as_attachment });
   };
   return element("div", { class: "wide" },
     element("div", { class: "actions" },
@@ -43,7 +43,8 @@ function actions(entry) {
       button("Show source", show("source")),
       element("a", { class: "button", href: path + "/source", download: entry.id + ".eml" }, "Save source"),
       button("Release", () => release(), { class: "main" }),
-      button("Other recipients…", releaseTo),
+      button("Other recipients…", releaseTo("Release to these recipients instead, separated by commas:", false)),
+      button("As attachment…", releaseTo("Send as an attachment to these recipients, separated by commas:", true)),
       entry.sender ? button("Allow sender", async () => (await ask(STATUS, "POST", path + "/allow-sender", undefined, (result) => `Mail from ${result.sender} is accepted from now on.`)) && loadSenders()) : null,
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
