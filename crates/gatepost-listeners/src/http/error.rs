@@ -32,6 +32,8 @@ pub(super) enum HttpError {
     CrossOrigin(String),
     #[error("there is nothing at {0}")]
     NotFound(String),
+    #[error("{0}")]
+    Missing(String),
     #[error("there is no procedure {0}")]
     NoProcedure(String),
     #[error("{path} takes {allow}")]
@@ -141,7 +143,7 @@ impl HttpError {
             Self::Body(_) => (400, 8, "malformed body"),
             Self::Unavailable(_) => (503, 3, "not available"),
             Self::CrossOrigin(_) => (403, 1, "refused to a page of another origin"),
-            Self::NotFound(_) => (404, 1, "not found"),
+            Self::NotFound(_) | Self::Missing(_) => (404, 1, "not found"),
             Self::NoProcedure(_) => (404, 2, "no such procedure"),
             Self::Method { .. } => (405, 1, "method not allowed"),
             Self::RequestTimeout(_) => (408, 1, "request timed out"),

@@ -312,7 +312,7 @@ mailbox = "{{user}}"
     assert!(mail.contains("GTUBE"), "{mail}");
     let (done, said) = quarantine(&gateway, &[&["release", id], &root[..]].concat());
     assert!(
-        !done && said.contains("nothing at this id"),
+        !done && said.contains("no message in quarantine with this id"),
         "released once: {said}"
     );
 }

@@ -36,7 +36,7 @@ pub(in crate::http) async fn respond(
     if request.method() == "DELETE" {
         let entries = gateway.senders_of(&user);
         if !entries.iter().any(|(known, _)| *known == entry) {
-            return Err(HttpError::NotFound(format!("the entry {entry}")));
+            return Err(HttpError::Missing(format!("there is no entry {entry}")));
         }
         gateway.list_sender(&user, &entry, None).await?;
     } else {
@@ -70,7 +70,7 @@ fn user_of(context: &HttpContext, request: &HttpRequest) -> Result<String, HttpE
         .find(|user| user.name == named);
     known
         .map(|user| user.name)
-        .ok_or_else(|| HttpError::NotFound(format!("user {named:?}")))
+        .ok_or_else(|| HttpError::Missing(format!("there is no user {named:?}")))
 }
 
 /// The error for a client without a login that names no user.

@@ -115,8 +115,10 @@ fn import(arguments: &ImportArguments) -> Result<(), ImportError> {
         None => print!("{}{}", plan.config(&origin, Path::new("")), heading(&plan)),
         Some(folder) => write(&mut plan, &origin, folder)?,
     }
-    if plan.left_out_count() > 0 {
-        eprintln!("{} lines are not imported", plan.left_out_count());
+    match plan.left_out_count() {
+        0 => {}
+        1 => eprintln!("1 line is not imported"),
+        count => eprintln!("{count} lines are not imported"),
     }
     Ok(())
 }

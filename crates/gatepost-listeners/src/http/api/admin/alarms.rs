@@ -53,7 +53,7 @@ pub(super) fn respond(
     }
     expect_method(request, &["POST"], "POST")?;
     let action: AlarmAction = body(request)?;
-    let unknown = || HttpError::NotFound(format!("an alarm with the name {name}"));
+    let unknown = || HttpError::Missing(format!("there is no alarm with the name {name}"));
     let alarms = alarms.ok_or_else(unknown)?;
     let changed = match action {
         AlarmAction::Acknowledge { topic } => {

@@ -59,7 +59,7 @@ pub(super) async fn respond(
 /// The bans in force.
 pub(super) fn of_context(context: &HttpContext) -> Result<&Bans, HttpError> {
     let bans = context.limits.admission.bans();
-    bans.ok_or_else(|| HttpError::NotFound("bans on this server".to_owned()))
+    bans.ok_or_else(|| HttpError::Missing("there is no list of bans on this server".to_owned()))
 }
 
 /// Bans a network.
@@ -150,8 +150,10 @@ impl From<BanError> for HttpError {
                 name: "network",
                 detail: error.to_string(),
             },
-            BanError::NotBanned(network) => Self::NotFound(format!("a ban of {network}")),
-            BanError::UserNotBanned(name) => Self::NotFound(format!("a ban of the user {name}")),
+            BanError::NotBanned(network) => Self::Missing(format!("there is no ban of {network}")),
+            BanError::UserNotBanned(name) => {
+                Self::Missing(format!("there is no ban of the user {name}"))
+            }
             BanError::Store(error) => Self::Unavailable(error.to_string()),
         }
     }

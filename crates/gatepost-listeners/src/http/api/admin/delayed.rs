@@ -21,7 +21,7 @@ pub(super) async fn respond(
         return Ok(HttpResponse::json(200, &listing));
     }
     expect_method(request, &["DELETE"], "DELETE")?;
-    let unknown = || HttpError::NotFound(format!("a message with the id {id} that waits"));
+    let unknown = || HttpError::Missing(format!("there is no waiting message with the id {id}"));
     let id: MessageId = id.parse().map_err(|_| unknown())?;
     let cancelled = gateway.cancel_delayed_id(id).await;
     if cancelled.map_err(|error| HttpError::Unavailable(error.to_string()))? {

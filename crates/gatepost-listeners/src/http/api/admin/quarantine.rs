@@ -172,7 +172,9 @@ pub(super) fn message_id(request: &HttpRequest, text: &str) -> Result<MessageId,
 impl From<OperationError> for HttpError {
     fn from(error: OperationError) -> Self {
         match error {
-            OperationError::NotFound => Self::NotFound("this id".to_owned()),
+            OperationError::NotFound => {
+                Self::Missing("there is no message in quarantine with this id".to_owned())
+            }
             OperationError::Nowhere(reason) => Self::NoTopic(reason),
             OperationError::NoSender | OperationError::Conflict(_) => {
                 Self::Conflict(error.to_string())

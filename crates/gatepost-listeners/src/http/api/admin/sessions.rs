@@ -101,7 +101,7 @@ fn inspect(
 }
 
 fn no_session(client_id: &str) -> HttpError {
-    HttpError::NotFound(format!("a session of {client_id}"))
+    HttpError::Missing(format!("there is no session of {client_id}"))
 }
 
 async fn forget(

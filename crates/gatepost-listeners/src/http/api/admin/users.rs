@@ -232,7 +232,7 @@ fn user_response(users: &Users, name: &str) -> Result<HttpResponse, HttpError> {
     let list = users.list();
     let user = list.iter().find(|user| user.name == name);
     user.map(|user| HttpResponse::json(200, user))
-        .ok_or_else(|| HttpError::NotFound(format!("user {name:?}")))
+        .ok_or_else(|| HttpError::Missing(format!("there is no user {name:?}")))
 }
 
 /// Whether a user other than `name` can log in as an administrator.
@@ -256,7 +256,7 @@ impl From<UsersError> for HttpError {
         match error {
             UsersError::Exists(_) => Self::Conflict(error.to_string()),
             UsersError::NoUser(_) | UsersError::NoRule { .. } | UsersError::NoToken(_) => {
-                Self::NotFound(error.to_string())
+                Self::Missing(error.to_string())
             }
             UsersError::Name(_)
             | UsersError::Hash(_)
