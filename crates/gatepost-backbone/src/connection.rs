@@ -1,8 +1,8 @@
 //! The connection to the NATS servers.
 //!
 //! All state of a connection ends with it, and a new connection begins without any. The NATS
-//! client's own reconnection is therefore not used: a client that reconnects would send what it had
-//! not written yet, while the next connection sends what comes before that.
+//! client's own reconnection is therefore not used: a client that reconnects would send its
+//! unwritten messages, while the next connection sends earlier ones again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 /// The interval of pings; two without an answer end the connection.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// The time after which the client of a lost connection may connect again. It is dropped long before
-/// that, and what it sends then was sent by a later connection under the same message ids.
+/// The time after which the client of a lost connection may connect again. The client is dropped
+/// long before that, and a later connection has sent its messages under the same message ids.
 const RECONNECTED_AFTER: Duration = Duration::from_mins(5);
 /// Messages of one subscription that may wait to be taken in.
 const SUBSCRIPTION_CAPACITY: usize = 16_384;
