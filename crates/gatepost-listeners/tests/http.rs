@@ -1,7 +1,7 @@
 //! The HTTP listener over real sockets: the cases beside this file, each in two splits, and tests
 //! with several connections.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -293,6 +293,40 @@ fn a_page_is_rendered_with_what_its_script_resumes_from() {
         "{page}"
     );
     assert_eq!(server.get("/gatepost/live.js").status, 200);
+}
+
+#[test]
+fn the_consoles_files_are_sent_compressed_and_only_when_they_changed() {
+    let server = Server::start(|_| {});
+    let get = |path: &str, fields: &str| {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes());
+        client.answer(false).expect("an answer")
+    };
+    for path in ["/gatepost/dashboard.js", "/gatepost/dashboard.css"] {
+        let plain = get(path, "");
+        assert_eq!((plain.status, plain.field("content-encoding")), (200, None));
+        let packed = get(path, "Accept-Encoding: br, gzip\r\n");
+        assert_eq!(packed.field("content-encoding"), Some("gzip"));
+        assert_eq!(packed.field("vary"), Some("Accept-Encoding"));
+        assert_eq!(packed.field("content-type"), plain.field("content-type"));
+        let mut content = Vec::new();
+        let mut decoder = flate2::read::GzDecoder::new(&packed.body[..]);
+        decoder.read_to_end(&mut content).expect("gzip");
+        assert_eq!(content, plain.body);
+        let etag = packed.field("etag").expect("a version").to_owned();
+        assert_ne!(Some(etag.as_str()), plain.field("etag"));
+        let known = format!("Accept-Encoding: gzip\r\nIf-None-Match: \"x\", {etag}\r\n");
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{known}\r\n").as_bytes());
+        assert_eq!(client.answer(true).expect("an answer").status, 304);
+        let other = get(path, &format!("If-None-Match: {etag}\r\n"));
+        assert_eq!(
+            other.status, 200,
+            "the other form is another representation"
+        );
+    }
+    assert_eq!(get("/gatepost/dashboard.html", "").status, 404);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! The dashboard and the script of live values, built into the binary: both work without a folder
 //! of files and without another server.
 
+use std::io::Read as _;
+
 use bytes::Bytes;
-use gatepost_pages::mime_type;
+use flate2::read::GzDecoder;
+use gatepost_pages::{mime_type, takes_gzip};
 
 use super::representation::HTML;
 use crate::http::error::HttpError;
@@ -13,44 +16,51 @@ use crate::http::response::HttpResponse;
 /// The service worker, which serves pages outside its own folder too.
 const WORKER: &str = "push-worker.js";
 
-/// The files under `/gatepost/`.
-const ASSETS: &[(&str, &[u8])] = &[
-    ("live.js", include_bytes!("../assets/live.js")),
-    ("dashboard.js", include_bytes!("../assets/dashboard.js")),
-    ("access.js", include_bytes!("../assets/access.js")),
-    ("alarms.js", include_bytes!("../assets/alarms.js")),
-    ("bans.js", include_bytes!("../assets/bans.js")),
-    ("charts.js", include_bytes!("../assets/charts.js")),
-    ("figures.js", include_bytes!("../assets/figures.js")),
-    ("history.js", include_bytes!("../assets/history.js")),
-    ("journal.js", include_bytes!("../assets/journal.js")),
-    ("later.js", include_bytes!("../assets/later.js")),
-    ("login.js", include_bytes!("../assets/login.js")),
-    ("messages.js", include_bytes!("../assets/messages.js")),
-    ("page.js", include_bytes!("../assets/page.js")),
-    ("palette.js", include_bytes!("../assets/palette.js")),
-    ("places.js", include_bytes!("../assets/places.js")),
-    ("quarantine.js", include_bytes!("../assets/quarantine.js")),
-    ("recent.js", include_bytes!("../assets/recent.js")),
-    ("rules.js", include_bytes!("../assets/rules.js")),
-    ("scan.js", include_bytes!("../assets/scan.js")),
-    ("scopes.js", include_bytes!("../assets/scopes.js")),
-    ("scores.js", include_bytes!("../assets/scores.js")),
-    ("senders.js", include_bytes!("../assets/senders.js")),
-    ("procedures.js", include_bytes!("../assets/procedures.js")),
-    ("server.js", include_bytes!("../assets/server.js")),
-    ("sessions.js", include_bytes!("../assets/sessions.js")),
-    ("topics.js", include_bytes!("../assets/topics.js")),
-    ("dashboard.css", include_bytes!("../assets/dashboard.css")),
-    ("icon.svg", include_bytes!("../assets/icon.svg")),
-    ("push.js", include_bytes!("../assets/push.js")),
-    ("pushed.js", include_bytes!("../assets/pushed.js")),
-    (WORKER, include_bytes!("../assets/push-worker.js")),
-    (
-        "app.webmanifest",
-        include_bytes!("../assets/app.webmanifest"),
-    ),
-];
+/// A file of the console.
+struct BuiltInFile {
+    name: &'static str,
+    /// The checksum of the content.
+    version: &'static str,
+    /// The content, compressed by the build script.
+    gzip: &'static [u8],
+}
+
+/// All files, those under `/gatepost/` and the pages.
+const FILES: &[BuiltInFile] = include!(concat!(env!("OUT_DIR"), "/built_in_files.rs"));
+
+impl BuiltInFile {
+    fn find(name: &str) -> Option<&'static Self> {
+        FILES.iter().find(|file| file.name == name)
+    }
+
+    /// The response with this file, or "not modified" where the client has it.
+    fn response(&self, request: &HttpRequest) -> HttpResponse {
+        let with_gzip = takes_gzip(request.field("accept-encoding").map(str::as_bytes));
+        let form = if with_gzip { "gzip" } else { "plain" };
+        let etag = format!("\"{}-{form}\"", self.version);
+        let known = request.field("if-none-match").unwrap_or_default();
+        let is_known = known.split(',').any(|one| one.trim() == etag);
+        let response = if is_known {
+            HttpResponse::empty(304)
+        } else if with_gzip {
+            HttpResponse::new(200, mime_type(self.name), self.gzip).with("Content-Encoding", "gzip")
+        } else {
+            HttpResponse::new(200, mime_type(self.name), self.content())
+        };
+        response
+            .with("Cache-Control", "no-cache")
+            .with("Vary", "Accept-Encoding")
+            .with("ETag", etag)
+    }
+
+    /// The content, for the few clients that do not take it compressed.
+    fn content(&self) -> Vec<u8> {
+        let mut content = Vec::new();
+        let read = GzDecoder::new(self.gzip).read_to_end(&mut content);
+        debug_assert!(read.is_ok(), "the build script compressed it: {read:?}");
+        content
+    }
+}
 
 /// Everything is loaded from this server and nothing is inline, so the content of a message is
 /// never executed.
@@ -64,12 +74,10 @@ pub(in crate::http) fn respond(
     name: &str,
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    let (_, content) = ASSETS
-        .iter()
-        .find(|(asset, _)| *asset == name)
-        .ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
-    let response =
-        HttpResponse::new(200, mime_type(name), *content).with("Cache-Control", "no-cache");
+    // The pages have addresses of their own.
+    let file = BuiltInFile::find(name).filter(|file| mime_type(file.name) != HTML);
+    let file = file.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
+    let response = file.response(request);
     Ok(if name == WORKER {
         response.with("Service-Worker-Allowed", "/")
     } else {
@@ -86,7 +94,7 @@ pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<HttpResponse, 
         "GET, HEAD"
     };
     expect_method(request, &["GET", "HEAD"], allow)?;
-    let dashboard = page(&include_bytes!("../assets/dashboard.html")[..]);
+    let dashboard = built_in_page(request, "dashboard.html")?;
     Ok(
         if request.user().is_none() && !login_cookie::is_present(request) {
             // Once the first user exists, the page leads to the login page.
@@ -100,19 +108,27 @@ pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<HttpResponse, 
 /// The page on which users subscribe their browser to notifications.
 pub(in crate::http) fn push(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    Ok(page(&include_bytes!("../assets/push.html")[..]))
+    built_in_page(request, "push.html")
 }
 
 /// The page on which users allow and block senders for their own mailbox.
 pub(in crate::http) fn senders(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    Ok(page(include_bytes!("../assets/senders.html").as_slice()))
+    built_in_page(request, "senders.html")
 }
 
-/// A built-in page.
+fn built_in_page(request: &HttpRequest, name: &str) -> Result<HttpResponse, HttpError> {
+    let file = BuiltInFile::find(name);
+    let file = file.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
+    Ok(with_policy(file.response(request)))
+}
+
+/// A page that is made for a request.
 pub(super) fn page(content: impl Into<Bytes>) -> HttpResponse {
-    HttpResponse::new(200, HTML, content)
-        .with("Cache-Control", "no-cache")
-        .with("Content-Security-Policy", POLICY)
+    with_policy(HttpResponse::new(200, HTML, content).with("Cache-Control", "no-cache"))
+}
+
+fn with_policy(page: HttpResponse) -> HttpResponse {
+    page.with("Content-Security-Policy", POLICY)
         .with("Referrer-Policy", "same-origin")
 }
