@@ -298,6 +298,10 @@ fn no_such_procedure(
     configuration: &ProceduresConfiguration,
     procedures: &BTreeMap<String, ChainMember>,
 ) -> String {
+    if let Some(name) = path.strip_suffix(".luau") {
+        let name = name.trim_start_matches('/');
+        return format!("there is no procedure {path}; its name has no .luau: \"/{name}\"");
+    }
     let known: Vec<&str> = procedures.keys().map(String::as_str).collect();
     let folder = &configuration.procedures.path;
     let file = folder.join(format!("{}.luau", path.trim_start_matches('/')));

@@ -133,7 +133,7 @@ fn check_reports_mistakes_of_settings_and_of_procedures_together() {
     let code = "return function(message) return (";
     std::fs::write(folder.path().join("procedures/broken.luau"), code).expect("written");
     let scope = "[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\n\
-                 run = [\"/sizechek\", \"/broken\"]\n";
+                 run = [\"/sizechek\", \"/broken\", \"noop.luau\"]\n";
     for mistake in ["dta = \"x\"\n", "listeners.smtp.bind = [\"0.0.0.0:25\"]\n"] {
         let (code, said) = check(folder.path(), &format!("{mistake}{scope}"));
         assert_eq!(code, Some(78), "{said}");
@@ -141,6 +141,7 @@ fn check_reports_mistakes_of_settings_and_of_procedures_together() {
         for part in [
             key,
             "there is no procedure /sizechek; did you mean /sizecheck?",
+            "there is no procedure noop.luau; its name has no .luau: \"/noop\"",
             "procedures/broken.luau:1: ",
             "the procedure /broken cannot be used, since procedures/broken.luau has an error",
         ] {
