@@ -20,8 +20,8 @@ build: ## Build the server and the thin client
 	$(CARGO) build --release --locked -p gatepost -p gatepost-bench
 	@$(MAKE) --no-print-directory call
 
-run: ## Build, and serve on loopback with the defaults
-	$(CARGO) run --release --locked -p gatepost -- serve
+run: ## Build quickly, and serve on loopback with the defaults
+	$(CARGO) run --profile quick --locked -p gatepost -- serve
 
 test: ## Test everything, against real peers; installs what it needs
 	@tests/run
