@@ -59,7 +59,7 @@ fn message_of(request: &HttpRequest, trial: ScopeTrialBody) -> Result<TriedMessa
     if let Some(id) = &trial.id {
         return Ok(TriedMessage::Stored(message_id(request, id)?));
     }
-    let Some(topic) = trial.topic else {
+    let Some(topic) = trial.topic.filter(|topic| !topic.is_empty()) else {
         return Ok(TriedMessage::Mail {
             text,
             sender: trial.sender,
