@@ -51,7 +51,13 @@ impl Backbone {
             .build()?;
         let thread = std::thread::Builder::new().name("backbone".to_owned());
         let thread = thread.spawn(move || {
-            runtime.block_on(crate::session::run(self.shared, broker, first, is_stopping));
+            let shared = self.shared.clone();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = shared.log.fail_overdue() => {}
+                    () = crate::session::run(self.shared, broker, first, is_stopping) => {}
+                }
+            });
         })?;
         Ok(RunningBackbone {
             stop,

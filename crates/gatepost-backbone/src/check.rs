@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::{self, Context, stream};
 use async_nats::{Client, Event};
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use serde_json::Value;
 
 use crate::connection::Connection;
@@ -255,19 +256,16 @@ async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
         .ok_or_else(|| "the connection ended".to_owned())
 }
 
-/// A NATS server that reports that it writes to the disk after it acknowledges.
+/// A NATS server that reports that it writes to the disk after it acknowledges. Servers that do not
+/// answer are findings of the check.
 pub(crate) async fn unsynchronised_server(settings: &BackboneSettings) -> Option<String> {
-    for address in &settings.monitoring {
+    let answers = settings.monitoring.iter().map(|address| async move {
         let url = varz(address);
         let answer = tokio::task::spawn_blocking(move || get_json(&url)).await;
-        // One that does not answer is a finding of the check.
-        if let Ok(Ok(answer)) = answer
-            && !is_synchronised(&answer)
-        {
-            return Some(name_of(address, &answer).to_owned());
-        }
-    }
-    None
+        let answer = answer.ok()?.ok()?;
+        (!is_synchronised(&answer)).then(|| name_of(address, &answer).to_owned())
+    });
+    join_all(answers).await.into_iter().flatten().next()
 }
 
 fn varz(address: &str) -> String {

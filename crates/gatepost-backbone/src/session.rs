@@ -51,10 +51,6 @@ pub(crate) async fn run(
         }
     };
     let mut pause = PAUSE_FIRST;
-    let overdue = shared.clone();
-    let _overdue = AbortOnDrop(tokio::spawn(
-        async move { overdue.log.fail_overdue().await },
-    ));
     loop {
         let end = tokio::select! {
             opened = ClusterSession::open(&shared) => match opened {
@@ -83,15 +79,6 @@ pub(crate) async fn run(
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_LONGEST),
             _ = stopping.wait_for(|is_stopping| *is_stopping) => return,
         }
-    }
-}
-
-/// A task that ends with this value.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -143,7 +143,7 @@ impl StaticFile {
     /// Evaluates a request's conditions in the order of RFC 9110, section 13.2.2.
     pub fn select(&self, conditions: &Conditions<'_>) -> Selection {
         if let Some(tags) = conditions.if_match {
-            if !self.has_tag(tags, false) {
+            if !names_tag(tags, &self.etag) {
                 return Selection::PreconditionFailed;
             }
         } else if let Some(limit) = conditions
@@ -154,7 +154,7 @@ impl StaticFile {
             return Selection::PreconditionFailed;
         }
         if let Some(tags) = conditions.if_none_match {
-            if self.has_tag(tags, true) {
+            if is_known(tags, &self.etag) {
                 return Selection::NotModified;
             }
         } else if let Some(since) = conditions
@@ -168,17 +168,6 @@ impl StaticFile {
             Some(range) if self.range_applies(conditions.if_range) => self.part(range),
             _ => Selection::Whole,
         }
-    }
-
-    fn has_tag(&self, tags: &str, weakly: bool) -> bool {
-        tags.split(',').map(str::trim).any(|tag| {
-            let tag = if weakly {
-                tag.strip_prefix("W/").unwrap_or(tag)
-            } else {
-                tag
-            };
-            tag == "*" || tag == self.etag
-        })
     }
 
     /// RFC 9110, section 13.1.5: a tag or a date must be equal.
@@ -222,6 +211,19 @@ impl StaticFile {
             Selection::Part(range)
         }
     }
+}
+
+/// Whether the value of `If-None-Match` names this entity tag; tags are compared weakly (RFC 9110,
+/// section 13.1.2).
+pub fn is_known(tags: &str, etag: &str) -> bool {
+    let mut tags = tags.split(',').map(str::trim);
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}
+
+/// Whether the value of `If-Match` names this entity tag (RFC 9110, section 13.1.1).
+fn names_tag(tags: &str, etag: &str) -> bool {
+    let mut tags = tags.split(',').map(str::trim);
+    tags.any(|tag| tag == "*" || tag == etag)
 }
 
 #[cfg(test)]

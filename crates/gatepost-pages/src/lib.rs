@@ -39,7 +39,7 @@ pub use encoding::Encoding;
 pub use entry::{CachedPath, PathContent};
 pub use error::{RenderError, TemplateError};
 pub use escape::push_escaped;
-pub use file::{Conditions, Selection, StaticFile, Variant};
+pub use file::{Conditions, Selection, StaticFile, Variant, is_known};
 pub use insertion::{Argument, Insertion, PageNeeds};
 pub use live::LiveValue;
 pub use memory_file::MemoryFile;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use gatepost_broker::LoggedPublication;
 
 use crate::encoding::{self, BundleOrigin, EncodingError, Input};
@@ -29,7 +29,6 @@ pub(crate) fn weight(logged: &LoggedPublication) -> usize {
 
 /// Appends a publication to an entry that [`encoding::begin`] began.
 pub(crate) fn push(buffer: &mut BytesMut, logged: &LoggedPublication, is_kept: bool) {
-    use bytes::BufMut as _;
     buffer.put_u64(logged.session.unwrap_or(0));
     buffer.put_u8(if is_kept { IS_KEPT } else { 0 });
     encoding::push(buffer, &logged.publication);

@@ -118,9 +118,11 @@ impl ReadProgress {
     /// submitted.
     pub(crate) fn take_unsubmitted(&self) -> Option<LogPosition> {
         let mut state = self.0.lock();
-        let is_new = state.uncommitted.is_empty() && state.submitted != state.safe;
+        if !state.uncommitted.is_empty() || state.submitted == state.safe {
+            return None;
+        }
         state.submitted = state.safe;
-        state.safe.filter(|_| is_new)
+        state.safe
     }
 }
 

@@ -90,9 +90,9 @@ impl Publisher {
         if self.is_short_of_memory(slot) {
             return Err(OutOfMemory);
         }
-        self.is_of_log = !is_retained(&publication);
+        self.keeps_retained = !is_retained(&publication);
         self.publish_at(slot, publication);
-        self.is_of_log = false;
+        self.keeps_retained = false;
         Ok(())
     }
 

@@ -113,8 +113,8 @@ pub struct Publisher {
     refusals: usize,
     /// Whether it publishes messages of other nodes.
     is_of_other_nodes: bool,
-    /// Whether the present publication comes from the log, which leaves retaining to its caller.
-    is_of_log: bool,
+    /// Whether the present publication leaves the retained message of its topic as it is.
+    keeps_retained: bool,
     /// Publications of this batch for the log of all nodes.
     logged: Vec<LoggedPublication>,
 }
@@ -135,7 +135,7 @@ impl Publisher {
             congested: Vec::new(),
             refusals: 0,
             is_of_other_nodes: false,
-            is_of_log: false,
+            keeps_retained: false,
             logged: Vec::new(),
         }
     }
@@ -271,12 +271,6 @@ impl Publisher {
         }
     }
 
-    /// Stores these changes in the commit of the publications since the last
-    /// [`Publisher::flush`].
-    pub fn store_too(&mut self, changes: impl IntoIterator<Item = StoreChange>) {
-        self.batch.changes.extend(changes);
-    }
-
     /// Gives the publication its position, remembers it, and queues it for the topic's readers, in
     /// that order (see `recent/mod.rs`). Returns the route that was used.
     fn remember_and_queue(
@@ -340,7 +334,7 @@ impl Publisher {
         {
             session.receive(packet_id, &mut self.batch);
         }
-        publication.retain && !self.is_of_log && self.retain_or_clear(publication)
+        publication.retain && !self.keeps_retained && self.retain_or_clear(publication)
     }
 
     /// Retains or clears; returns whether retaining was refused.

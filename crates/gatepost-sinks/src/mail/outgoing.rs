@@ -86,7 +86,7 @@ impl MailQueue {
             if let Some(refusal) = publisher.publish(publication).refused {
                 return Err(refusal.into());
             }
-            publisher.store_too(changes);
+            publisher.add_changes(changes);
             publisher.flush()
         };
         if let Some(ticket) = ticket {

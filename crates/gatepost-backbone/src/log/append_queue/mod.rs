@@ -199,14 +199,8 @@ impl AppendQueue {
     /// The log was read to its end: what an earlier run kept, and is not in it, is sent.
     pub(crate) fn release_earlier(&self) {
         let mut state = self.state.lock();
-        for one in state
-            .earlier
-            .take()
-            .into_iter()
-            .flatten()
-            .rev()
-            .map(|(_, one)| one)
-        {
+        let earlier = state.earlier.take().unwrap_or_default();
+        for one in earlier.into_values().rev() {
             let (pending, _) = PendingAppend::new(1);
             let append = Append {
                 publications: vec![one],

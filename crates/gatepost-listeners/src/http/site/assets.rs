@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use gatepost_pages::{mime_type, takes_gzip};
+use gatepost_pages::{is_known, mime_type, takes_gzip};
 
 use super::representation::HTML;
 use crate::http::error::HttpError;
@@ -38,9 +38,8 @@ impl BuiltInFile {
         let with_gzip = takes_gzip(request.field("accept-encoding").map(str::as_bytes));
         let form = if with_gzip { "gzip" } else { "plain" };
         let etag = format!("\"{}-{form}\"", self.version);
-        let known = request.field("if-none-match").unwrap_or_default();
-        let is_known = known.split(',').any(|one| one.trim() == etag);
-        let response = if is_known {
+        let known = request.field("if-none-match");
+        let response = if known.is_some_and(|tags| is_known(tags, &etag)) {
             HttpResponse::empty(304)
         } else if with_gzip {
             HttpResponse::new(200, mime_type(self.name), self.gzip).with("Content-Encoding", "gzip")
