@@ -272,6 +272,7 @@ test("a DNS list that does not answer is named", async () => {
 });
 
 test("rules are looked at, and a reload tells what it changes", async () => {
+  await server.mail("Counted for its rules", GTUBE);
   const { page, faults, close } = await open("/#rules");
   await page.locator("#most-hit tr", { hasText: "GTUBE" }).waitFor();
   await server.procedure("later", `return function() return "accept" end\n`);
@@ -339,6 +340,7 @@ test("axe finds nothing on any view, in light and dark, at three widths", async 
 });
 
 test("everything can be reached and worked by the keyboard", async () => {
+  await server.mail("Kept for the keyboard", GTUBE, "kept+keyboard@localhost");
   const { page, faults, close } = await open("/");
   await page.locator("#link", { hasText: "Live" }).waitFor();
   const focused = () => page.evaluate(() => document.activeElement.textContent.trim().replace(/\s+/g, " "));

@@ -185,7 +185,7 @@ test("a click in the quarantine counts although others arrive above it meanwhile
 test("a click on a topic counts although topics appear above it meanwhile", async () => {
   await server.publish("pressed?retain=1", "here");
   const { page, faults, close } = await open();
-  await page.getByRole("link", { name: "Topics" }).click();
+  await page.getByRole("link", { name: "Topics", exact: true }).click();
   const level = (name) => page.locator(`#topic-tree li[data-name="${name}"]`);
   await level("pressed").waitFor();
   const found = await page.locator("#topics-found").textContent();

@@ -151,6 +151,26 @@ test("the log and the settings in force are searched", async () => {
   await close();
 });
 
+test("the edge of a list behind which there is more has a shadow", async () => {
+  const { page, close } = await openPage(browser, server.origin + "/#server", { extraHTTPHeaders: HEADERS, viewport: { width: 1280, height: 1400 } });
+  await page.locator("#settings tr", { hasText: "quarantine_digest.every" }).waitFor();
+  await page.locator("#settings-written").uncheck();
+  await page.locator("#settings tr:nth-child(400)").waitFor({ state: "attached" });
+  const list = page.locator(".scrolled:has(#settings)");
+  await list.evaluate((list) => list.scrollIntoView({ block: "end" }));
+  /** The last rows of pixels at the left edge, where no text is, after scrolling to `place`. */
+  const edge = async (place) => {
+    await list.evaluate((list, place) => list.scrollTo(0, place), place);
+    const { x, y, height } = await list.boundingBox();
+    return (await page.screenshot({ clip: { x, y: y + height - 8, width: 1, height: 8 } })).toString("base64");
+  };
+  const end = await edge(1e6);
+  assert.notEqual(await edge(0), end);
+  await page.screenshot({ path: join(scratch, "settings-all.png"), animations: "disabled" });
+  assert.equal(await edge(1e6), end);
+  await close();
+});
+
 test("a user who is no administrator sees the own pages", async () => {
   const { page, close } = await openPage(browser, server.origin + "/");
   await page.getByLabel("User", { exact: true }).fill("anna");
