@@ -110,3 +110,44 @@ fn users_of_ntfy_log_in_as_before() {
         );
     }
 }
+
+/// ntfy accepts `_` for `-` in names, and listens on port 80 if the file names no port.
+#[test]
+fn options_of_ntfy_are_read_in_each_form_and_secrets_are_not_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("server.yml");
+    let text = "base_url: https://ntfy.example\nlisten-unix: /run/ntfy.sock\n\
+         cache-duration: \"0\"\nmessage_delay_limit: 3d\n\
+         smtp-sender-pass: hidden1\nupstream_access_token: hidden2\n\
+         auth-users: [\"phil:hidden3:admin\"]\nstripe-secret-key: hidden4\n";
+    fs::write(&config, text).expect("written");
+    let target = folder.path().join("new");
+    let (done, said) = import(&[
+        &config.display().to_string(),
+        "--write",
+        &target.display().to_string(),
+    ]);
+    assert!(done, "{said}");
+    let file = target.join("gatepost.toml");
+    let settings = fs::read_to_string(&file).expect("written");
+    for part in [
+        "attachments.base_url = \"https://ntfy.example\"\n",
+        "listeners.http.bind = [\"unix:/run/ntfy.sock\", \"0.0.0.0:80\"]\n",
+        "store.history_messages_max = 0\n",
+        "delayed.delay_max = \"3d\"\n",
+        ": smtp-sender-pass:\n",
+        ": upstream_access_token:\n",
+        ": auth-users:\n",
+    ] {
+        assert!(settings.contains(part), "no {part} in\n{settings}");
+    }
+    assert!(!(said + &settings).contains("hidden"), "{settings}");
+
+    fs::write(&config, "listen-http: \"-\"\nlisten-unix: /run/ntfy.sock\n").expect("written");
+    let (done, said) = import(&[&config.display().to_string()]);
+    let bind = "listeners.http.bind = [\"unix:/run/ntfy.sock\"]\n";
+    assert!(done && said.contains(bind), "{said}");
+    let show = ["config", "--config", &file.display().to_string()];
+    let shown = run(env!("CARGO_BIN_EXE_gatepost"), &show, b"");
+    assert!(shown.status.success(), "{}", text_of(&shown));
+}

@@ -195,8 +195,8 @@ impl ImportPlan {
 fn add_text(settings: &mut BTreeMap<String, String>, key: &str, text: &str) {
     let item = toml_text(text);
     let list = match settings.get(key) {
-        Some(list) => format!("{}, {item}]", list.trim_end_matches(']')),
-        None => format!("[{item}]"),
+        Some(list) if list != "[]" => format!("{}, {item}]", list.trim_end_matches(']')),
+        _ => format!("[{item}]"),
     };
     settings.insert(key.to_owned(), list);
 }

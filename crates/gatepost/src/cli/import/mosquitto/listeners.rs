@@ -6,6 +6,9 @@ use super::OptionLine;
 use crate::cli::import::plan::ImportPlan;
 
 const PORT_DEFAULT: &str = "1883";
+const NO_SHARED_KEYS: &str = "TLS with pre-shared keys is not available";
+const IPV4_ONLY: &str = "mosquitto's listeners without an address accept IPv6 too; those of the \
+     import accept IPv4. [::]:PORT accepts both";
 
 /// One listener of mosquitto's.
 #[derive(Debug, Default, Clone)]
@@ -20,12 +23,16 @@ struct MosquittoListener {
     client_ca: Option<String>,
     needs_certificate: bool,
     certificate_is_user: bool,
+    has_shared_keys: bool,
 }
 
-/// All of them. The first represents `port` and `bind_address`, which name no listener.
+/// All of them.
 #[derive(Default)]
 pub(super) struct Listeners {
-    all: Vec<MosquittoListener>,
+    /// The listener of `port`, `bind_address`, and options before the first `listener`. Each of
+    /// these makes mosquitto open it, beside those that are named.
+    default: Option<MosquittoListener>,
+    named: Vec<MosquittoListener>,
     anonymous: Option<bool>,
 }
 
@@ -34,9 +41,9 @@ impl Listeners {
     pub(super) fn take(&mut self, option: OptionLine<'_>, plan: &mut ImportPlan) -> bool {
         let is_true = option.value == "true";
         match option.name {
-            "listener" => self.begin(option),
-            "port" => option.value.clone_into(&mut self.first(option).port),
-            "bind_address" => self.first(option).host = Some(option.value.to_owned()),
+            "listener" => self.named.push(named(option)),
+            "port" => option.value.clone_into(&mut self.default(option).port),
+            "bind_address" => self.default(option).host = Some(option.value.to_owned()),
             "allow_anonymous" => self.anonymous = Some(is_true),
             "protocol" if matches!(option.value, "mqtt" | "websockets") => {
                 self.last(option).speaks_websocket = option.value == "websockets";
@@ -46,8 +53,13 @@ impl Listeners {
             "cafile" => self.last(option).client_ca = Some(option.value.to_owned()),
             "require_certificate" => self.last(option).needs_certificate = is_true,
             "use_identity_as_username" => self.last(option).certificate_is_user = is_true,
+            "psk_hint" => {
+                self.last(option).has_shared_keys = true;
+                plan.leave_out(option.place, option.line, NO_SHARED_KEYS);
+            }
             "max_connections" => match option.value.parse::<i64>() {
                 Ok(count) if count > 0 => {
+                    self.last(option);
                     plan.set("listeners.mqtt.connections_max", count.to_string());
                 }
                 Ok(_) => {}
@@ -58,40 +70,31 @@ impl Listeners {
         true
     }
 
-    fn begin(&mut self, option: OptionLine<'_>) {
-        let mut words = option.value.split_whitespace();
-        self.all.push(MosquittoListener {
+    fn default(&mut self, option: OptionLine<'_>) -> &mut MosquittoListener {
+        self.default.get_or_insert_with(|| MosquittoListener {
             place: option.place.to_owned(),
             line: option.line.to_owned(),
-            port: words.next().unwrap_or_default().to_owned(),
-            host: words.next().map(str::to_owned),
+            port: PORT_DEFAULT.to_owned(),
             ..MosquittoListener::default()
-        });
+        })
     }
 
-    fn first(&mut self, option: OptionLine<'_>) -> &mut MosquittoListener {
-        if self.all.is_empty() {
-            self.begin(OptionLine {
-                value: PORT_DEFAULT,
-                ..option
-            });
-        }
-        &mut self.all[0]
-    }
-
-    /// Options before any `listener` line belong to the default listener.
+    /// The listener that an option at this place belongs to.
     fn last(&mut self, option: OptionLine<'_>) -> &mut MosquittoListener {
-        self.first(option);
-        let last = self.all.len() - 1;
-        &mut self.all[last]
+        if self.named.is_empty() {
+            return self.default(option);
+        }
+        let last = self.named.len() - 1;
+        &mut self.named[last]
     }
 
     /// Writes the settings.
-    pub(super) fn finish(mut self, plan: &mut ImportPlan) {
-        let is_local = self.all.is_empty();
+    pub(super) fn finish(self, plan: &mut ImportPlan) {
+        let mut all: Vec<_> = self.default.into_iter().chain(self.named).collect();
+        let is_local = all.is_empty();
         if is_local {
             // mosquitto without a listener serves all clients of this machine.
-            self.all.push(MosquittoListener {
+            all.push(MosquittoListener {
                 port: PORT_DEFAULT.to_owned(),
                 host: Some("127.0.0.1".to_owned()),
                 ..MosquittoListener::default()
@@ -100,7 +103,7 @@ impl Listeners {
         let anonymous = self.anonymous.unwrap_or(is_local);
         let mut has_mqtt = false;
         let mut has_websocket = false;
-        for listener in &self.all {
+        for listener in &all {
             has_websocket |= listener.speaks_websocket;
             has_mqtt |= open(listener, plan);
         }
@@ -116,13 +119,32 @@ impl Listeners {
     }
 }
 
+fn named(option: OptionLine<'_>) -> MosquittoListener {
+    let mut words = option.value.split_whitespace();
+    MosquittoListener {
+        place: option.place.to_owned(),
+        line: option.line.to_owned(),
+        port: words.next().unwrap_or_default().to_owned(),
+        host: words.next().map(str::to_owned),
+        ..MosquittoListener::default()
+    }
+}
+
 /// Imports one listener; returns whether it is one of plain MQTT.
 fn open(listener: &MosquittoListener, plan: &mut ImportPlan) -> bool {
+    // Without its keys it would speak to everyone, unencrypted.
+    if listener.has_shared_keys {
+        plan.leave_out(&listener.place, &listener.line, NO_SHARED_KEYS);
+        return false;
+    }
     let Some(bind) = bind(listener) else {
         let reason = "the host is a name; write its address into listeners.mqtt.bind";
         plan.leave_out(&listener.place, &listener.line, reason);
         return false;
     };
+    if listener.host.is_none() {
+        plan.note(IPV4_ONLY);
+    }
     let section = if listener.speaks_websocket {
         "listeners.http"
     } else {
@@ -140,7 +162,11 @@ fn open(listener: &MosquittoListener, plan: &mut ImportPlan) -> bool {
     } else {
         plan.set_text(&key("cert"), cert);
         plan.set_text(&key("key"), listener.key.as_deref().unwrap_or_default());
-        if listener.needs_certificate {
+        if listener.needs_certificate && listener.client_ca.is_none() {
+            let reason = "name the authorities' file by tls.client_ca, and set \
+                 tls.client_required: until then, no certificate is required";
+            plan.leave_out(&listener.place, &listener.line, reason);
+        } else if listener.needs_certificate {
             let ca = listener.client_ca.as_deref().unwrap_or_default();
             plan.set_text(&key("client_ca"), ca);
             plan.set(&key("client_required"), "true");

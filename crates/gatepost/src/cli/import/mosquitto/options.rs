@@ -39,7 +39,7 @@ const ALWAYS: [(&str, &str); 9] = [
 ];
 
 /// Options without a counterpart.
-const MISSING: [(&str, &str); 23] = [
+const MISSING: [(&str, &str); 27] = [
     (
         "auth_plugin",
         "no plugins; access.jwt accepts tokens of other servers",
@@ -56,12 +56,13 @@ const MISSING: [(&str, &str); 23] = [
     ("dhparamfile", "no such key exchange"),
     ("crlfile", "not available"),
     ("psk_file", "TLS with pre-shared keys is not available"),
-    ("psk_hint", "TLS with pre-shared keys is not available"),
     (
         "use_subject_as_username",
         "the common name is the user: tls.client_is_user",
     ),
     ("tls_engine", "not available"),
+    ("tls_engine_kpass_sha1", "not available"),
+    ("tls_keyform", "keys are PEM files"),
     (
         "mount_point",
         "clients of all listeners share the topics; access.mount = \"%u/\" gives each user its own",
@@ -78,6 +79,18 @@ const MISSING: [(&str, &str); 23] = [
     (
         "clientid_prefixes",
         "not available; rules with %c limit client ids",
+    ),
+    (
+        "use_username_as_clientid",
+        "not available; rules with %c limit client ids",
+    ),
+    (
+        "allow_duplicate_messages",
+        "overlapping subscriptions receive a message once",
+    ),
+    (
+        "check_retain_source",
+        "retained messages outlive the rights of their publisher",
     ),
     ("auto_id_prefix", "assigned client ids begin with auto-"),
     (
@@ -116,6 +129,8 @@ pub(super) fn take(option: OptionLine<'_>, plan: &mut ImportPlan) {
         }
     } else if let Some(reason) = found(&ALWAYS).or_else(|| found(&MISSING)) {
         plan.leave_out(place, line, reason);
+    } else if name.starts_with("plugin_opt_") || name.starts_with("auth_opt_") {
+        plan.leave_out(place, line, "no plugins");
     } else if name.starts_with("log_") || name.contains("log_") || name == "connection_messages" {
         plan.leave_out(
             place,
@@ -165,6 +180,10 @@ fn limit(name: &str, value: &str, plan: &mut ImportPlan) -> Result<(), &'static 
         "memory_limit" => match number()? {
             0 => {}
             bytes => plan.set_text("broker.memory_max", &format!("{bytes}B")),
+        },
+        "websockets_headers_size" => match number()? {
+            0 => {}
+            bytes => plan.set_text("listeners.http.head_max", &format!("{bytes}B")),
         },
         "sys_interval" => plan.set_text("broker.sys_interval", &format!("{}s", number()?)),
         "persistent_client_expiration" => plan.set_text("broker.session_expiry_max", &age(value)?),

@@ -12,7 +12,7 @@ use super::plan::{ImportPlan, ImportedRule};
 use yaml::YamlEntry;
 
 /// Options for behaviour that Gatepost always has, or that needs no setting.
-const ALWAYS: [(&str, &str); 7] = [
+const ALWAYS: [(&str, &str); 10] = [
     (
         "attachment-cache-dir",
         "attachments are always kept in the data folder",
@@ -32,10 +32,22 @@ const ALWAYS: [(&str, &str); 7] = [
         "cache-startup-queries",
         "the database has its own startup queries",
     ),
+    (
+        "auth-startup-queries",
+        "the database has its own startup queries",
+    ),
+    (
+        "manager-interval",
+        "messages beyond the limits of [store] are removed within a minute",
+    ),
+    (
+        "listen-unix-mode",
+        "the folder of the socket decides who may connect",
+    ),
 ];
 
 /// Beginnings of options without a counterpart.
-const MISSING: [(&str, &str); 14] = [
+const MISSING: [(&str, &str); 21] = [
     ("smtp-sender-", "write [smarthost] and listeners.http.email"),
     (
         "smtp-server-addr-prefix",
@@ -60,6 +72,25 @@ const MISSING: [(&str, &str); 14] = [
         "access rules decide what clients without a login may do",
     ),
     (
+        "cache-batch-",
+        "messages that arrive during a commit share the next one",
+    ),
+    (
+        "disallowed-topics",
+        "write rules: gatepost user grant --deny everyone all TOPIC",
+    ),
+    ("global-topic-limit", "the number of topics is not limited"),
+    ("template-dir", "templates of publishers are not available"),
+    ("profile-listen-", "not available"),
+    (
+        "proxy-",
+        "write the proxies' addresses into listeners.http.trusted_proxies",
+    ),
+    (
+        "visitor-attachment-daily-",
+        "listeners.http.bandwidth_per_address limits the rate",
+    ),
+    (
         "visitor-",
         "limits are by address: listeners.http.requests_per_second_per_address",
     ),
@@ -73,6 +104,20 @@ const MISSING: [(&str, &str); 14] = [
     ),
 ];
 
+/// Endings of keys whose values are secret.
+const SECRETS: [&str; 7] = [
+    "auth-tokens",
+    "auth-users",
+    "-pass",
+    "-token",
+    "-private-key",
+    "-secret-key",
+    "-webhook-key",
+];
+
+/// The address of ntfy without `listen-http`.
+const LISTEN_DEFAULT: &str = "0.0.0.0:80";
+
 /// The state while keys are read.
 #[derive(Default)]
 struct NtfyImport {
@@ -81,6 +126,7 @@ struct NtfyImport {
     default_access: Option<String>,
     cert: Option<String>,
     key: Option<String>,
+    has_listen_http: bool,
 }
 
 /// Plans the import of this file.
@@ -89,19 +135,29 @@ pub(super) fn read(file: &Path) -> Result<ImportPlan, ImportError> {
     let mut import = NtfyImport::default();
     for entry in yaml::entries(&text) {
         let place = format!("{}:{}", file.display(), entry.number);
-        if let Err(reason) = import.take(&entry) {
-            import.plan.leave_out(&place, &entry.line, reason);
+        let key = entry.key.replace('_', "-");
+        if let Err(reason) = import.take(&key, &entry) {
+            let line = if is_secret(&key) {
+                format!("{}:", entry.key)
+            } else {
+                entry.line
+            };
+            import.plan.leave_out(&place, &line, reason);
         }
     }
     import.finish()
 }
 
 impl NtfyImport {
-    fn take(&mut self, entry: &YamlEntry) -> Result<(), String> {
+    /// Handles one key; in `key`, `-` stands for the `_` that ntfy accepts too.
+    fn take(&mut self, key: &str, entry: &YamlEntry) -> Result<(), String> {
         let value = entry.values.first().map_or("", String::as_str);
         let plan = &mut self.plan;
-        match entry.key.as_str() {
-            "listen-http" => listen("listeners.http.bind", value, plan)?,
+        match key {
+            "listen-http" => {
+                self.has_listen_http = true;
+                listen("listeners.http.bind", value, plan)?;
+            }
             "listen-https" => listen("listeners.http.tls.bind", value, plan)?,
             "listen-unix" => plan.add_text("listeners.http.bind", &format!("unix:{value}")),
             "cert-file" => self.cert = Some(value.to_owned()),
@@ -112,6 +168,10 @@ impl NtfyImport {
                     plan.note("the proxy is trusted if it is on this machine");
                 }
             }
+            "cache-duration" if value.trim_end_matches(char::is_alphabetic) == "0" => {
+                plan.set("store.history_messages_max", "0");
+            }
+            "message-delay-limit" => plan.set_text("delayed.delay_max", &period(value)?),
             "cache-duration" => plan.set_text("store.history_age_max", &period(value)?),
             "keepalive-interval" => plan.set_text("listeners.http.keepalive", &period(value)?),
             "message-size-limit" => plan.set_text("attachments.message_max", &size(value)?),
@@ -147,6 +207,9 @@ impl NtfyImport {
 
     fn finish(mut self) -> Result<ImportPlan, ImportError> {
         let plan = &mut self.plan;
+        if !self.has_listen_http {
+            plan.add_text("listeners.http.bind", LISTEN_DEFAULT);
+        }
         if plan.has("listeners.http.tls.bind") {
             let text = |file: &Option<String>| file.clone().unwrap_or_default();
             plan.set_text("listeners.http.tls.cert", &text(&self.cert));
@@ -186,6 +249,11 @@ fn default_access(access: &str, plan: &mut ImportPlan) {
     }
 }
 
+/// Whether the value of a key is a password or the like, which must not be in the new config.
+fn is_secret(key: &str) -> bool {
+    SECRETS.iter().any(|ending| key.ends_with(ending))
+}
+
 fn left_out(name: &str) -> &'static str {
     let always = ALWAYS.iter().find(|(known, _)| *known == name);
     let missing = MISSING.iter().find(|(known, _)| name.starts_with(known));
@@ -197,7 +265,9 @@ fn left_out(name: &str) -> &'static str {
 /// `:80`, `0.0.0.0:80`, `-` for none
 fn listen(key: &str, value: &str, plan: &mut ImportPlan) -> Result<(), String> {
     if value == "-" {
-        plan.set(key, "[]");
+        if !plan.has(key) {
+            plan.set(key, "[]");
+        }
         return Ok(());
     }
     let address = match value.strip_prefix(':') {
