@@ -59,6 +59,19 @@ tls.key = "/etc/gatepost/tls/tls.key"
 bind = []
 {{- end }}
 {{ end }}
+{{- with .Values.backbone }}
+{{- if .enabled }}
+[backbone]
+nats = {{ toJson .nats }}
+monitoring = {{ toJson .monitoring }}
+{{- if .credentialsSecret }}
+credentials = "/etc/gatepost/nats/nats.creds"
+{{- end }}
+{{- with .settings }}
+{{ . | trimSuffix "\n" }}
+{{- end }}
+{{ end }}
+{{- end }}
 {{- with .Values.config }}
 {{ . | trimSuffix "\n" }}
 {{ end -}}
