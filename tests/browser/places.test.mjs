@@ -133,6 +133,34 @@ test("several messages are learned or released at once, which can be undone unti
   await close();
 });
 
+test("all messages that a search finds are chosen at once, and later ones take the place of those that leave", async () => {
+  for (let count = 0; count < 130; count += 1) await server.publish("kept/many", `${count}`);
+  const { page, faults, close } = await open("#quarantine");
+  const bulk = page.locator("#quarantine-bulk");
+  await page.locator("#quarantine-search").fill("kept/many");
+  await page.getByRole("button", { name: "Search", exact: true }).click();
+  const pages = (text) => page.locator("#quarantine-pages", { hasText: text }).waitFor();
+  await pages("1 to 100 of 130");
+  const all = bulk.getByRole("button", { name: "Choose all 130" });
+  assert.ok(await all.isHidden());
+  await bulk.getByRole("button", { name: "Choose all shown" }).click();
+  await bulk.getByRole("button", { name: "Delete" }).click();
+  await pages("1 to 30 of 30");
+  await page.getByRole("button", { name: "Undo" }).click();
+  await pages("1 to 100 of 130");
+  await bulk.getByRole("button", { name: "Choose all shown" }).click();
+  await all.click();
+  await page.locator("#quarantine-chosen", { hasText: "130 messages chosen" }).waitFor();
+  await page.screenshot({ path: join(scratch, "all-found.png"), animations: "disabled" });
+  await bulk.getByRole("button", { name: "Delete" }).click();
+  await page.locator("#no-quarantine").waitFor();
+  await page.getByRole("button", { name: "Delete now" }).click();
+  await page.locator("#quarantine-status", { hasText: "Deleted: 130 messages." }).waitFor();
+  assert.deepEqual((await kept()).filter(({ topic }) => topic === "kept/many"), []);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("a deletion can be undone until its time is over, or is done at once", async () => {
   for (const subject of ["Undone one", "Undone two"]) assert.equal((await keep(subject)).status, 0);
   const { page, faults, close } = await open("#quarantine");

@@ -29,7 +29,7 @@ pub enum TopicError {
     #[error("a topic holds no NUL character")]
     Nul,
     /// \[MQTT-3.3.2-2\]: wildcards belong to filters.
-    #[error("a topic to publish to holds no wildcard ('+' or '#')")]
+    #[error("a topic to publish to must not contain a wildcard ('+' or '#')")]
     Wildcard,
     /// \[MQTT-4.7.1-1\]
     #[error("'#' stands alone in the last level of a filter")]

@@ -209,7 +209,7 @@ impl<'a> Property<'a> {
                 if topic.is_empty() || memchr::memchr2(b'+', b'#', topic.as_bytes()).is_some() =>
             {
                 Err(DecodeError::protocol(
-                    "a Response Topic holds no wildcard [MQTT-3.3.2-14]",
+                    "a Response Topic must not contain a wildcard [MQTT-3.3.2-14]",
                 ))
             }
             _ => Ok(()),

@@ -69,9 +69,9 @@ impl<'a> Publish<'a> {
             };
         }
         Topic::check(self.topic).map_err(|error| match error {
-            gatepost_message::TopicError::Wildcard => {
-                DecodeError::malformed("a topic to publish to holds no wildcard [MQTT-3.3.2-2]")
-            }
+            gatepost_message::TopicError::Wildcard => DecodeError::malformed(
+                "a topic to publish to must not contain a wildcard [MQTT-3.3.2-2]",
+            ),
             _ => DecodeError::new(Reason::TOPIC_NAME_INVALID, "the topic is refused"),
         })
     }

@@ -71,7 +71,8 @@ impl LiveSpan {
             Self::Value(value) => format!(
                 "live(\"{}\") is updated by the browser, so it has no fields and only the filters \
                  upper, lower, trim, round, default, number and local_time: live(\"topic\", \
-                 \"json.path\") shows a value of a JSON payload, and latest() can be computed with",
+                 \"state.celsius\") shows a value of a JSON payload, and latest() can be computed \
+                 with",
                 value.topic()
             ),
             Self::List(list) => format!(

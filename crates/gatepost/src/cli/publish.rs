@@ -16,7 +16,7 @@ use gatepost_settings::Period;
 
 use crate::client::{
     BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
-    ReconnectBackoff, SessionOptions,
+    ReconnectBackoff, SessionOptions, explained,
 };
 
 /// The time without acknowledgements after which the connection counts as lost.
@@ -354,7 +354,7 @@ impl CommandPublisher<'_> {
             self.refused += 1;
             if !self.arguments.quiet {
                 let text = ack.properties.reason_string().unwrap_or_default();
-                eprintln!("gatepost: refused: {} {text}", ack.reason);
+                eprintln!("gatepost: refused: {}{}", ack.reason, explained(text));
             }
             return Ok(());
         }

@@ -45,6 +45,9 @@ pub(crate) enum AdminError {
     /// No connection, or a switch is wrong.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The server does not know who asks.
+    #[error("{0}; log in with --username NAME and --pw-file FILE")]
+    LoginMissing(String),
     /// The server refuses.
     #[error("{detail}")]
     Refused {
@@ -64,7 +67,8 @@ impl AdminError {
         match self {
             Self::Config(_) => 78,
             Self::Client(error) => error.exit_code(),
-            Self::Refused {
+            Self::LoginMissing(_)
+            | Self::Refused {
                 status: 401 | 403, ..
             } => 77,
             Self::Refused { status: 500.., .. } => 69,
@@ -120,7 +124,7 @@ impl AdminClient<'_> {
         if is_success(status) {
             return Ok(json);
         }
-        Err(refusal(status, body))
+        Err(self.refusal(status, body))
     }
 
     /// The raw bytes of a success.
@@ -130,7 +134,7 @@ impl AdminClient<'_> {
         if is_success(status) {
             return Ok(body.to_vec());
         }
-        Err(refusal(status, body))
+        Err(self.refusal(status, body))
     }
 
     /// Whether the server is ready for messages; a ready server's answer has no JSON.
@@ -148,6 +152,17 @@ impl AdminClient<'_> {
         let request = self.request(method, path, body);
         let mut transport = BrokerTransport::open(&self.address, &self.options.certificates)?;
         exchange(&mut transport, request.as_bytes()).map_err(ClientError::Lost)
+    }
+
+    /// The server's reason for the refusal.
+    fn refusal(&self, status: u16, body: &[u8]) -> AdminError {
+        let json: Value = serde_json::from_slice(body).unwrap_or_default();
+        let detail = json["detail"].as_str().or(json["reason"].as_str());
+        let detail = detail.map_or_else(|| format!("the server answered {status}"), str::to_owned);
+        if status == 401 && self.address.user.is_none() {
+            return AdminError::LoginMissing(detail);
+        }
+        AdminError::Refused { status, detail }
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> String {
@@ -174,14 +189,6 @@ impl AdminClient<'_> {
              {body}"
         )
     }
-}
-
-/// The server's reason for the refusal.
-fn refusal(status: u16, body: &[u8]) -> AdminError {
-    let json: Value = serde_json::from_slice(body).unwrap_or_default();
-    let detail = json["detail"].as_str().or(json["reason"].as_str());
-    let detail = detail.map_or_else(|| format!("the server answered {status}"), str::to_owned);
-    AdminError::Refused { status, detail }
 }
 
 const fn is_success(status: u16) -> bool {

@@ -39,7 +39,8 @@ pub(crate) enum ClientError {
     TooLong(#[from] EncodeError),
 }
 
-fn explained(text: &str) -> String {
+/// A reason string, if any, in parentheses.
+pub(crate) fn explained(text: &str) -> String {
     if text.is_empty() {
         String::new()
     } else {

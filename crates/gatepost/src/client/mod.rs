@@ -24,7 +24,7 @@ pub(crate) use address::BrokerAddress;
 pub(crate) use admin::{AdminClient, AdminError, AdminOptions, segment};
 pub(crate) use backoff::ReconnectBackoff;
 pub(crate) use certificates::CertificateOptions;
-pub(crate) use error::ClientError;
+pub(crate) use error::{ClientError, explained};
 pub(crate) use link::{BrokerConnection, SessionOptions};
 pub(crate) use options::ClientOptions;
 pub(crate) use properties::{CommandLineProperties, PropertyPacket};

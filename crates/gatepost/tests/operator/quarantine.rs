@@ -1,6 +1,6 @@
 //! Quarantined mail: shown, learned, released, deleted, and its sender allowed.
 
-use super::support::{Client, Gateway, await_some, run, swaks, text_of};
+use super::support::{Client, Gateway, add_user, await_some, run, swaks, text_of};
 use super::{STATUS, curl, json};
 
 const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
@@ -213,6 +213,26 @@ fn quarantine(gateway: &Gateway, arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
+fn the_list_names_the_topic_of_a_publication_and_the_options_of_a_login() {
+    let gateway = Gateway::start(
+        "procedure.\"/jsoncheck\".action = \"quarantine\"\n\
+         [[scope]]\npath = \"/kept\"\ntopics = [\"kept/#\"]\nrun = [\"/jsoncheck\"]\n",
+    );
+    curl(&gateway, "/topics/kept/hall", &["--data", "no JSON"]);
+    let (_, listed) = quarantine(&gateway, &["list"]);
+    assert!(listed.contains("kept/hall"), "{listed}");
+
+    let added = add_user(&gateway, "root", "a long secret", &["--admin"]);
+    assert!(added.status.success(), "{}", text_of(&added));
+    let refused = await_some("the login that is required", || {
+        let (done, said) = quarantine(&gateway, &["list"]);
+        (!done).then_some(said)
+    });
+    let options = "log in with --username NAME and --pw-file FILE";
+    assert!(refused.contains(options), "{refused}");
+}
+
+#[test]
 fn the_quarantine_is_searched_sorted_and_paged_through_and_counted() {
     let gateway = Gateway::start(QUARANTINE);
     for number in 1..=5 {
@@ -246,6 +266,7 @@ fn the_quarantine_is_searched_sorted_and_paged_through_and_counted() {
         "{listed}"
     );
     assert!(listed.contains("5 match, 6 in quarantine"), "{listed}");
+    assert!(listed.contains("a@example.org  "), "{listed}");
     let (done, said) = quarantine(&gateway, &["delete", "--matching", "offer"]);
     assert!(!done && said.contains("--yes"), "without consent: {said}");
     let (done, said) = quarantine(&gateway, &["delete", "--matching", "offer", "--yes"]);

@@ -7,6 +7,8 @@ import { $, ask, number, plural, say } from "./page.js";
 const STATUS = "quarantine-status";
 /** The time in which an action can be undone. */
 const UNDO_MS = 10_000;
+/** After so many messages the number that is left is shown again. */
+const PROGRESS = 20;
 
 const PATH = "/admin/quarantine/";
 const learn = (lesson) => ({
@@ -58,20 +60,31 @@ async function undo() {
   $("content").focus();
 }
 
-async function doNow() {
+let running = null;
+
+/** Acts on all messages that wait; of two calls at once, both wait for the same. */
+const doNow = () => (running ??= actOnAll().finally(() => (running = null)));
+
+async function actOnAll() {
   clearTimeout(timer);
   const [ids, doing] = [[...waiting], action];
   if (!doing) return;
   let done = 0;
+  let failed = 0;
   for (const id of ids) {
+    // Undone meanwhile.
+    if (action !== doing) break;
     if (await doing.act(id)) done += 1;
+    else failed += 1;
     waiting.delete(id);
+    if (done % PROGRESS === 0 && waiting.size) $("leaving-status").textContent = `${plural(waiting.size, "message")} still to be ${doing.will}.`;
   }
   // More may have been chosen for the same action meanwhile.
   if (!waiting.size && action === doing) action = null;
   show();
-  const failed = done < ids.length ? ` ${number(ids.length - done)} failed: ${$(STATUS).textContent}` : "";
-  say(STATUS, `${doing.done}: ${plural(done, "message")}.${failed}`, failed !== "");
+  const rest = done + failed < ids.length ? " The others are left as they are." : "";
+  const failures = failed ? ` ${number(failed)} failed: ${$(STATUS).textContent}` : "";
+  say(STATUS, `${doing.done}: ${plural(done, "message")}.${rest}${failures}`, failures !== "");
   await reload();
 }
 

@@ -8,10 +8,14 @@ const STATUS = "quarantine-status";
 /** How long events are gathered before the list is requested again. */
 const GATHER_MS = 500;
 const COUNT = 100;
+/** The most messages of one answer. */
+const COUNT_MAX = 1_000;
 
 let skipped = 0;
 let found = 0;
 const chosen = new Set();
+/** Whether messages of other pages are chosen too. */
+let isWide = false;
 
 /** Topics are represented by the number of subscribers that received the message. */
 const where = ({ destinations = [], subscribers }) => {
@@ -82,6 +86,9 @@ function showChosen() {
     control.disabled = control.isOff();
   }
   $("quarantine-chosen").textContent = chosen.size ? `${plural(chosen.size, "message")} chosen` : "";
+  const shown = $("quarantine-list").children.length;
+  $("choose-found").hidden = chosen.size !== shown || shown === 0 || found <= shown;
+  $("choose-found").textContent = `Choose all ${number(found)}`;
 }
 
 function chooseAll() {
@@ -93,6 +100,21 @@ function chooseAll() {
   }
 }
 
+const query = (order) => new URLSearchParams({ search: $("quarantine-search").value.trim(), ...order });
+
+/** Chooses all messages that the search finds, on whichever page. */
+async function chooseFound() {
+  isWide = true;
+  // Oldest first, so that messages that arrive meanwhile do not shift the pages.
+  for (let skip = 0; ; skip += COUNT_MAX) {
+    const page = await ask(STATUS, "GET", "/admin/quarantine?" + query({ sort: "oldest", skip, count: COUNT_MAX }));
+    if (!page) return;
+    for (const { id } of page.messages) if (!isLeaving(id)) chosen.add(id);
+    if (page.messages.length < COUNT_MAX) break;
+  }
+  showChosen();
+}
+
 /** The selected messages, for an action that can be undone. */
 const withChosen = (action) => async () => {
   await later(action, [...chosen]);
@@ -101,11 +123,13 @@ const withChosen = (action) => async () => {
 
 function later(action, ids) {
   for (const id of ids) chosen.delete(id);
+  if (!chosen.size) isWide = false;
   return doLater(action, ids);
 }
 
 function startBulk() {
   $("choose-all").addEventListener("click", chooseAll);
+  $("choose-found").addEventListener("click", () => chooseFound());
   $("quarantine-bulk").append(
     button("Release", withChosen(ACTIONS.release), { class: "bulk" }),
     button("Learn as spam", withChosen(ACTIONS.spam), { class: "bulk" }),
@@ -132,7 +156,7 @@ export function quarantineGrew() {
 function showKept(kept) {
   const before = new Map([...$("quarantine-list").children].map((row) => [row.dataset.id, row]));
   const stays = new Set(kept.map((entry) => entry.id));
-  for (const id of chosen) if (!stays.has(id)) chosen.delete(id);
+  for (const id of chosen) if (!isWide && !stays.has(id)) chosen.delete(id);
   arrange($("quarantine-list"), kept.map((entry) => {
     if (before.has(entry.id)) return before.get(entry.id);
     const row = messageRow(entry);
@@ -142,17 +166,30 @@ function showKept(kept) {
   showChosen();
 }
 
+/** The messages of the page; instead of those that are about to leave, it has later ones. */
+async function readPage() {
+  const kept = [];
+  for (let skip = skipped, leaving = 0; ; ) {
+    const answer = await request("/admin/quarantine?" + query({ sort: $("quarantine-sort").value, skip, count: Math.min(COUNT + leavingCount(), COUNT_MAX) }));
+    if (!answer.ok) return null;
+    const { messages, found: matching, total } = await answer.json();
+    const stay = messages.filter(({ id }) => !isLeaving(id));
+    kept.push(...stay);
+    leaving += messages.length - stay.length;
+    skip += messages.length;
+    if (kept.length >= COUNT || skip >= matching || !messages.length) return { kept: kept.slice(0, COUNT), matching: matching - leaving, all: total };
+  }
+}
+
 export async function loadQuarantine() {
-  const query = new URLSearchParams({ search: $("quarantine-search").value.trim(), sort: $("quarantine-sort").value, skip: skipped, count: COUNT });
-  const answer = await request("/admin/quarantine?" + query);
-  if (!answer.ok) return;
-  const { messages, found: matching, total: all } = await answer.json();
-  const kept = messages.filter(({ id }) => !isLeaving(id));
-  found = matching - (messages.length - kept.length);
-  const total = all - leavingCount();
+  const page = await readPage();
+  if (!page) return;
+  const { kept } = page;
+  found = page.matching;
+  const total = page.all - leavingCount();
   drawIn($("quarantine-list"), () => showKept(kept));
   for (const id of ["quarantine-count", "quarantine-badge"]) $(id).textContent = number(total);
-  $("quarantine-pages").textContent = found ? `${number(skipped + 1)} to ${number(skipped + kept.length)} of ${number(found)}` : "";
+  $("quarantine-pages").textContent = kept.length ? `${number(skipped + 1)} to ${number(skipped + kept.length)} of ${number(found)}` : "";
   $("quarantine-before").disabled = skipped === 0;
   $("quarantine-after").disabled = skipped + kept.length >= found;
   $("quarantine-badge").hidden = total === 0;
@@ -164,11 +201,17 @@ export async function loadQuarantine() {
 export async function showEntry(id) {
   $("quarantine-search").value = id;
   skipped = 0;
+  isWide = false;
   await loadQuarantine();
   const row = $("quarantine-list").querySelector(`[data-id="${CSS.escape(id)}"] details`);
   if (!row) return;
   row.open = true;
   row.querySelector("summary").focus();
+}
+
+function search() {
+  isWide = false;
+  turnTo(0);
 }
 
 function turnTo(skip) {
@@ -203,9 +246,9 @@ export function startQuarantine() {
   startBulk();
   $("find-quarantine").addEventListener("submit", (event) => {
     event.preventDefault();
-    turnTo(0);
+    search();
   });
-  $("quarantine-sort").addEventListener("change", () => turnTo(0));
+  $("quarantine-sort").addEventListener("change", search);
   $("quarantine-before").addEventListener("click", () => turnTo(skipped - COUNT));
   $("quarantine-after").addEventListener("click", () => turnTo(skipped + COUNT));
   $("add-sender").addEventListener("submit", async (event) => {

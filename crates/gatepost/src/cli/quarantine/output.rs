@@ -33,12 +33,14 @@ fn line(message: &Value) -> String {
     let score = message["score"]
         .as_f64()
         .map_or_else(|| "-".to_owned(), |score| format!("{score:.1}"));
-    let subject = text(message, "subject").unwrap_or_else(|| "(no subject)".to_owned());
+    // Messages that are not mail have a user or a client, and a topic.
+    let first = |names: &[&str]| names.iter().find_map(|name| text(message, name));
+    let from = first(&["sender", "user", "client", "peer"]).unwrap_or_default();
+    let subject = first(&["subject", "topic"]).unwrap_or_else(|| "(no subject)".to_owned());
     format!(
-        "{}  {}  {score:>6}  {:<28}  {subject}",
+        "{}  {}  {score:>6}  {from:<28}  {subject}",
         message["id"].as_str().unwrap_or_default(),
         arrival(message),
-        text(message, "sender").unwrap_or_default(),
     )
 }
 
