@@ -1,4 +1,7 @@
 //! The summary of a comparison, as hyperfine prints it: the best target, and by how much.
+//!
+//! The ratios are those of the table above it, which has medians. A difference that is not larger
+//! than its error decides nothing: the next figure is asked, and then there is no winner.
 
 use super::BenchReport;
 use super::view::{Column, FigureName, figure_names, number};
@@ -8,8 +11,10 @@ use crate::statistics::SortedSample;
 /// With an offered load, all targets that keep up have the same rate, and their costs decide.
 const SAME_SHARE: f64 = 0.01;
 const COST: &str = "server CPU per ";
+const NO_WINNER: &str = "no clear winner: the runs differ as much as the targets";
 
-/// The best target and its ratio to each other one; empty for a single target or a sweep.
+/// The best target and its ratio to each other one, or that there is none; empty for a single
+/// target or a sweep.
 pub(super) fn winner_lines(report: &BenchReport, columns: &[Column<'_>]) -> Vec<String> {
     if columns.len() < 2 || columns.iter().any(|column| !column.point.is_empty()) {
         return Vec::new();
@@ -25,22 +30,25 @@ pub(super) fn winner_lines(report: &BenchReport, columns: &[Column<'_>]) -> Vec<
     let decides = |ranking: &[Ranked]| {
         let (best, worst) = (ranking.first(), ranking.last());
         best.zip(worst)
-            .is_some_and(|(best, worst)| best.ratio_of(worst).0 > 1.0 + SAME_SHARE)
+            .is_some_and(|(best, worst)| best.is_better_than(worst))
     };
     if decides(&ranked) {
         return described(first, &ranked);
     }
     cost.map(|figure| (figure, ranking(figure, columns)))
         .filter(|(_, ranked)| decides(ranked))
-        .map_or(Vec::new(), |(figure, ranked)| described(figure, &ranked))
+        .map_or_else(
+            || vec![NO_WINNER.to_owned()],
+            |(figure, ranked)| described(figure, &ranked),
+        )
 }
 
 /// A target and its values of the deciding figure.
 struct Ranked {
     name: String,
-    /// Mean, in the direction in which more is better.
+    /// The median, in the direction in which more is better.
     goodness: f64,
-    /// The standard deviation as a share of the mean.
+    /// The standard deviation as a share of the median.
     deviation: f64,
     has_deviation: bool,
 }
@@ -54,6 +62,12 @@ impl Ranked {
         let error = ratio * self.deviation.hypot(other.deviation);
         (ratio, has_error.then_some(error))
     }
+
+    /// Whether the difference is larger than its error.
+    fn is_better_than(&self, other: &Self) -> bool {
+        let (ratio, error) = self.ratio_of(other);
+        ratio - error.unwrap_or_default() > 1.0 + SAME_SHARE
+    }
 }
 
 /// The targets that have the figure, the best first. One that is 0 has no ratio.
@@ -61,14 +75,14 @@ fn ranking(figure: &FigureName, columns: &[Column<'_>]) -> Vec<Ranked> {
     let ranked = columns.iter().filter_map(|column| {
         let values = column.runs.iter().filter_map(|run| run.value(&figure.name));
         let sample = SortedSample::new(values.collect())?;
-        let mean = sample.mean();
-        (mean > 0.0).then(|| Ranked {
+        let median = sample.median();
+        (median > 0.0).then(|| Ranked {
             name: column.label(),
             goodness: match figure.better {
-                Better::Lower => 1.0 / mean,
-                Better::Higher | Better::Neither => mean,
+                Better::Lower => 1.0 / median,
+                Better::Higher | Better::Neither => median,
             },
-            deviation: sample.variance().sqrt() / mean,
+            deviation: sample.variance().sqrt() / median,
             has_deviation: sample.count() > 1,
         })
     });
@@ -168,8 +182,25 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_within_its_error_decides_nothing() {
+        // By the means, a would be the faster one.
+        let a: &[(f64, f64)] = &[(54.0, 25.0), (63.0, 26.0), (270.0, 24.0)];
+        let b: &[(f64, f64)] = &[(74.0, 7.0), (99.0, 7.0), (102.0, 8.0)];
+        assert_eq!(
+            lines(&[("a", a), ("b", b)]),
+            [
+                "b had",
+                "  3.57 ± 0.33 times less server CPU per page than a"
+            ]
+        );
+        let as_cheap: &[(f64, f64)] = &[(74.0, 20.0), (99.0, 25.0), (102.0, 30.0)];
+        assert_eq!(lines(&[("a", a), ("b", as_cheap)]), [NO_WINNER]);
+    }
+
+    #[test]
     fn one_target_and_equal_ones_have_no_winner() {
         assert!(lines(&[("a", &[(100.0, 3.0)])]).is_empty());
-        assert!(lines(&[("a", &[(100.0, 3.0)]), ("b", &[(100.0, 3.0)])]).is_empty());
+        let equal = lines(&[("a", &[(100.0, 3.0)]), ("b", &[(100.0, 3.0)])]);
+        assert_eq!(equal, [NO_WINNER]);
     }
 }
