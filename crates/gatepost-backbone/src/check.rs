@@ -51,7 +51,7 @@ impl EngineFinding {
 /// Checks the NATS servers. `packet_bytes_max` is the largest publication that clients may send.
 pub async fn check(settings: &BackboneSettings, packet_bytes_max: u64) -> Vec<EngineFinding> {
     let mut findings = Vec::new();
-    match Connection::open(settings, "gatepost backbone check").await {
+    match Connection::open(settings, "gatepost backbone check", 0).await {
         Ok(connection) => check_server(settings, packet_bytes_max, connection, &mut findings).await,
         Err(error) => findings.push(EngineFinding::new(
             EngineFindingKind::Error,
@@ -71,7 +71,7 @@ pub async fn check(settings: &BackboneSettings, packet_bytes_max: u64) -> Vec<En
 
 /// The nodes of the cluster that are alive.
 pub async fn nodes(settings: &BackboneSettings) -> Result<Vec<NodeRecord>, BackboneError> {
-    let connection = Connection::open(settings, "gatepost nodes").await?;
+    let connection = Connection::open(settings, "gatepost nodes", 0).await?;
     let context = jetstream::new(connection.client);
     match membership::existing_bucket(&context, &Subjects::new(&settings.cluster)).await {
         Some(bucket) => membership::list(&bucket).await,
@@ -199,7 +199,9 @@ fn replicas(settings: &BackboneSettings, name: &str, info: &stream::Info) -> Eng
 
 /// Whether the account may publish and subscribe under the cluster's subjects.
 async fn permissions(subjects: &Subjects, connection: Connection) -> EngineFinding {
-    let Connection { client, mut events } = connection;
+    let Connection {
+        client, mut events, ..
+    } = connection;
     let subject = subjects.confirmation_requests();
     let trial = tokio::time::timeout(ROUND_TRIP_MAX, round_trip(&client, &subject));
     let refusal = async {

@@ -3,6 +3,9 @@
 //! All state of a connection ends with it, and a new connection begins without any. The NATS
 //! client's own reconnection is therefore not used: a client that reconnects would send its
 //! unwritten messages, while the next connection sends earlier ones again.
+//!
+//! A server that can be reached may itself be cut off from the other servers: then it stores
+//! nothing. Therefore a connection that ended is followed by one to the next server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +36,8 @@ const EVENTS_MAX: usize = 256;
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) events: mpsc::Receiver<Event>,
+    /// The server's place in `backbone.nats`.
+    pub(crate) server: usize,
 }
 
 /// Reads a file that a setting names.
@@ -52,7 +57,7 @@ fn options(settings: &BackboneSettings, name: &str) -> Result<ConnectOptions, Ba
         .request_timeout(Some(REQUEST_TIME_MAX))
         .ping_interval(PING_EVERY)
         .subscription_capacity(SUBSCRIPTION_CAPACITY)
-        .max_reconnects(settings.nats.len());
+        .max_reconnects(1);
     if !settings.user.is_empty() {
         let text = read("password_file", &settings.password_file)?;
         let password = text.lines().next().unwrap_or_default().to_owned();
@@ -83,10 +88,30 @@ fn options(settings: &BackboneSettings, name: &str) -> Result<ConnectOptions, Ba
 }
 
 impl Connection {
-    /// Connects to one of the servers, which must be recent enough.
+    /// Connects to one of the servers, which must be recent enough. They are tried in their order,
+    /// beginning with the one at `first`.
     pub(crate) async fn open(
         settings: &BackboneSettings,
         name: &str,
+        first: usize,
+    ) -> Result<Self, BackboneError> {
+        let count = settings.nats.len();
+        let mut failure = None;
+        for server in (0..count).map(|place| (first + place) % count) {
+            match Self::open_at(settings, name, server).await {
+                Err(error @ (BackboneError::Unreachable(_) | BackboneError::Tls(_))) => {
+                    failure.get_or_insert(error);
+                }
+                result => return result,
+            }
+        }
+        Err(failure.unwrap_or_else(|| BackboneError::Unreachable("none is named".to_owned())))
+    }
+
+    async fn open_at(
+        settings: &BackboneSettings,
+        name: &str,
+        server: usize,
     ) -> Result<Self, BackboneError> {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let options = options(settings, name)?.event_callback(move |event| {
@@ -105,7 +130,7 @@ impl Connection {
                 Duration::ZERO
             }
         });
-        let client = options.connect(&settings.nats).await?;
+        let client = options.connect(&settings.nats[server]).await?;
         has_connected.store(true, Ordering::Release);
         let info = client.server_info();
         if !is_recent(&info.version) {
@@ -114,6 +139,10 @@ impl Connection {
         if !info.jetstream {
             return Err(BackboneError::NoJetStream);
         }
-        Ok(Self { client, events })
+        Ok(Self {
+            client,
+            events,
+            server,
+        })
     }
 }

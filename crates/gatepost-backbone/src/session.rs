@@ -51,9 +51,11 @@ pub(crate) async fn run(
         }
     };
     let mut pause = PAUSE_FIRST;
+    // Nodes with successive numbers begin with different servers.
+    let mut server = usize::from(shared.node);
     loop {
         let end = tokio::select! {
-            opened = ClusterSession::open(&shared) => match opened {
+            opened = ClusterSession::open(&shared, &mut server) => match opened {
                 Ok(session) => {
                     tracing::info!(target: "backbone", node = shared.node,
                         server = session.client.server_info().server_name,
@@ -99,9 +101,12 @@ struct ClusterSession {
 }
 
 impl ClusterSession {
-    async fn open(shared: &Shared) -> Result<Self, BackboneError> {
+    /// Connects to the first server from the one at `server` on, and leaves there the place of the
+    /// server after it.
+    async fn open(shared: &Shared, server: &mut usize) -> Result<Self, BackboneError> {
         let name = format!("gatepost node {}", shared.node);
-        let connection = Connection::open(&shared.settings, &name).await?;
+        let connection = Connection::open(&shared.settings, &name, *server).await?;
+        *server = connection.server + 1;
         let context = jetstream::new(connection.client.clone());
         let questions = connection
             .client
