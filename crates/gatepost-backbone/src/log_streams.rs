@@ -68,6 +68,7 @@ fn config(shared: &Shared, number: u16) -> Config {
         storage: StorageType::File,
         num_replicas: usize::from(settings.replicas),
         allow_direct: true,
+        allow_atomic_publish: true,
         metadata: HashMap::from(metadata.map(|(key, value)| (key.to_owned(), value))),
         ..Config::default()
     }

@@ -1,38 +1,35 @@
-//! Writing of one partition of the log: this node's entries, in order, with several unacknowledged
-//! at once.
+//! Writing of one partition of the log: this node's entries, in order, each when the one before it
+//! is stored.
 //!
-//! After a failure, and at the beginning of a connection, the next entry is sent alone until it is
-//! acknowledged. Otherwise the engine could elect a leader between two entries that are sent again,
-//! and store the later one only.
+//! With several unacknowledged entries, the engine could change the leader between two of them, and
+//! store the later one only. Publications that wait meanwhile share the next entry. Those that are
+//! kept in the database have entries of their own, which the engine stores together: all of them
+//! or none. After a failure they are sent one at a time, since it refuses all of them if it has
+//! stored one before.
 
-use std::collections::VecDeque;
-use std::future::{Future, IntoFuture as _};
-use std::pin::Pin;
+use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::HeaderMap;
+use async_nats::header;
 use async_nats::jetstream::Context;
-use async_nats::jetstream::context::PublishError;
+use async_nats::jetstream::context::{PublishAckFuture, PublishError};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::publish::PublishAck;
-use futures_util::future::join_all;
 use gatepost_store::Ticket;
 
 use crate::error::BackboneError;
-use crate::log::append_queue::{LogEntry, NextEntry};
+use crate::log::append_queue::{LogEntry, NextEntries};
 use crate::log::{Partition, kept};
 use crate::shared::Shared;
 
-/// Entries that are sent before the first is acknowledged. While so many are, publications wait and
-/// share the next entry.
-const UNACKNOWLEDGED_MAX: usize = 16;
 /// The time for an acknowledgement. It is shorter than an election, since an entry that was stored
 /// may be sent again.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
+/// Entries that the engine stores together.
+const BATCH_MAX: usize = 64;
 /// The pause after an entry that was not stored: an election of the engine takes seconds.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
-
-type Acknowledgement = Pin<Box<dyn Future<Output = Result<PublishAck, PublishError>> + Send>>;
 
 /// Sends the entries for as long as the connection lasts.
 pub(crate) async fn write(
@@ -47,8 +44,8 @@ pub(crate) async fn write(
         context,
         partition,
         subject,
-        sent: VecDeque::new(),
-        is_trying: true,
+        // It is not known what an earlier connection has stored.
+        batch_max: 1,
     };
     loop {
         if let Err(error) = writer.step().await {
@@ -62,82 +59,89 @@ struct PartitionWriter {
     context: Context,
     partition: Arc<Partition>,
     subject: String,
-    /// The acknowledgements of the queue's first entries.
-    sent: VecDeque<Acknowledgement>,
-    /// Whether it is not known that the engine stores entries now.
-    is_trying: bool,
+    /// Entries that are sent together: one while it is not known whether they are stored.
+    batch_max: usize,
 }
 
 impl PartitionWriter {
-    const fn unacknowledged_max(&self) -> usize {
-        if self.is_trying {
-            1
-        } else {
-            UNACKNOWLEDGED_MAX
-        }
-    }
-
-    /// Sends what there is, and waits for the next event.
+    /// Appends the first entries, or waits for one.
     async fn step(&mut self) -> Result<(), BackboneError> {
-        let uncommitted = self.send().await?;
-        let has_room = self.sent.len() < self.unacknowledged_max();
         let partition = self.partition.clone();
-        let first = self.sent.front_mut();
-        let acknowledged = tokio::select! {
-            outcome = async { match first {
-                Some(first) => first.as_mut().await,
-                None => std::future::pending().await,
-            } } => outcome,
-            () = partition.queue.changed(), if has_room => return Ok(()),
-            () = committed(uncommitted), if has_room => return Ok(()),
-        };
-        self.sent.pop_front();
-        match acknowledged {
-            Ok(_) => {
-                self.is_trying = false;
-                self.partition.queue.settle(&[true]);
-                Ok(())
-            }
-            Err(error) => {
-                self.recover(&error).await;
-                Ok(())
+        let queue = &partition.queue;
+        match queue.next(self.batch_max, || self.shared.next_origin()) {
+            NextEntries::Send(entries) => self.append(&entries).await?,
+            NextEntries::Await(ticket) => tokio::select! {
+                () = committed(ticket) => {}
+                () = queue.changed() => {}
+            },
+            NextEntries::Nothing => {
+                self.batch_max = BATCH_MAX;
+                queue.changed().await;
             }
         }
+        Ok(())
     }
 
-    /// Sends entries until enough are unacknowledged. Returns the commit that the next one waits
-    /// for.
-    async fn send(&mut self) -> Result<Option<Ticket>, BackboneError> {
-        while self.sent.len() < self.unacknowledged_max() {
-            let sent = self.sent.len();
-            match self
-                .partition
-                .queue
-                .next(sent, || self.shared.next_origin())
-            {
-                NextEntry::Send(entry) => self.send_entry(&entry).await?,
-                NextEntry::Await(ticket) => return Ok(Some(ticket)),
-                NextEntry::Nothing => break,
-            }
-        }
-        Ok(None)
-    }
-
-    async fn send_entry(&mut self, entry: &Arc<LogEntry>) -> Result<(), BackboneError> {
+    async fn append(&mut self, entries: &[Arc<LogEntry>]) -> Result<(), BackboneError> {
         let bytes_max = self.context.client().server_info().max_payload;
-        if entry.bytes.len() > bytes_max {
-            self.refuse(entry);
+        if entries.iter().any(|entry| entry.bytes.len() > bytes_max) {
+            match entries {
+                [entry] => self.refuse(entry),
+                _ => self.batch_max = 1,
+            }
             return Ok(());
         }
+        let acknowledgement = match entries {
+            [entry] => self.send(entry, HeaderMap::new()).await?,
+            _ => self.send_batch(entries).await?,
+        };
+        match acknowledgement.into_future().await {
+            Ok(_) if self.partition.queue.stored(entries.len()) => {}
+            Ok(_) => self.batch_max = BATCH_MAX,
+            Err(error) => self.pause(&error).await,
+        }
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        entry: &LogEntry,
+        headers: HeaderMap,
+    ) -> Result<PublishAckFuture, BackboneError> {
         let message = PublishMessage::build()
             .payload(entry.bytes.clone())
+            .headers(headers)
             .message_id(&entry.id);
         let sent = self.context.send_publish(self.subject.clone(), message);
-        let acknowledgement = sent
-            .await
-            .map_err(|error| BackboneError::request("appending to the log", error))?;
-        self.sent.push_back(acknowledgement.into_future());
-        Ok(())
+        sent.await
+            .map_err(|error| BackboneError::request("appending to the log", error))
+    }
+
+    /// Sends entries of which all or none are stored. The last one is acknowledged for all.
+    async fn send_batch(
+        &self,
+        entries: &[Arc<LogEntry>],
+    ) -> Result<PublishAckFuture, BackboneError> {
+        let origin = self.shared.next_origin();
+        let batch = format!("{}-{:x}-{:x}", origin.node, origin.run, origin.number);
+        let headers = |place: usize| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::NATS_BATCH_ID, batch.as_str());
+            headers.insert(header::NATS_BATCH_SEQUENCE, (place + 1).to_string());
+            headers
+        };
+        let last = entries.len() - 1;
+        for (place, entry) in entries[..last].iter().enumerate() {
+            let mut headers = headers(place);
+            headers.insert(header::NATS_MESSAGE_ID, entry.id.as_str());
+            let client = self.context.client();
+            let (subject, bytes) = (self.subject.clone(), entry.bytes.clone());
+            let sent = client.publish_with_headers(subject, headers, bytes).await;
+            sent.map_err(|error| BackboneError::request("appending to the log", error))?;
+        }
+        let mut headers = headers(last);
+        headers.insert(header::NATS_BATCH_COMMIT, header::NATS_BATCH_COMMIT_FINAL);
+        self.send(&entries[last], headers).await
     }
 
     /// An entry is larger than the NATS servers take.
@@ -145,31 +149,23 @@ impl PartitionWriter {
         tracing::warn!(target: "backbone", bytes = entry.bytes.len(),
             "a publication is larger than the NATS servers take: raise their max_payload");
         let cause = "it is larger than the NATS servers' max_payload";
-        self.partition.queue.refuse(self.sent.len(), cause);
+        self.partition.queue.refuse(cause);
         if let Some(id) = entry.kept {
             // If this fails, it is refused again after the next start.
             let _ = self.shared.log.store.submit_deferred([kept::remove(id)]);
         }
     }
 
-    /// The first entry was not stored, or its acknowledgement did not arrive. The outcome of the
-    /// others is waited for, so that the order of what is sent again can be decided.
-    async fn recover(&mut self, error: &PublishError) {
+    /// The entries were not stored, or their acknowledgement did not arrive.
+    async fn pause(&mut self, error: &PublishError) {
+        self.batch_max = 1;
         tracing::warn!(target: "backbone", partition = self.partition.number, %error,
             "the log does not store this node's publications; they are tried again");
-        let others = join_all(self.sent.drain(..)).await;
-        let outcomes = others.iter().map(Result::is_ok);
-        let outcomes: Vec<bool> = std::iter::once(false).chain(outcomes).collect();
-        self.partition.queue.settle(&outcomes);
-        self.is_trying = true;
         tokio::time::sleep(RETRY_EVERY).await;
     }
 }
 
-async fn committed(ticket: Option<Ticket>) {
-    match ticket {
-        // The queue handles the outcome.
-        Some(ticket) => drop(ticket.committed().await),
-        None => std::future::pending().await,
-    }
+async fn committed(ticket: Ticket) {
+    // The queue handles the outcome.
+    drop(ticket.committed().await);
 }

@@ -1,10 +1,12 @@
 //! The publications of this node for one partition, until the log has stored them.
 //!
-//! Publications wait as the broker submitted them. The task of the connection forms entries of
-//! them, which stay here until they are acknowledged, so that the next connection sends them again.
+//! Publications wait as the broker submitted them. The task of the connection forms entries of the
+//! first ones, which stay here until they are acknowledged, so that the next connection sends them
+//! again.
 //!
 //! Invariants:
-//! - Entries are sent in the order in which the broker submitted their publications.
+//! - Entries are formed in the order in which the broker submitted their publications. Either one
+//!   is under way, or several that the engine stores together.
 //! - A publication that is kept in the database has an entry of its own, whose message id is that
 //!   of the publication: a later run of the server sends it under the same one.
 //! - Publications that an earlier run kept precede all others.
@@ -29,6 +31,8 @@ use crate::encoding::{self, BundleOrigin};
 const ENTRY_BYTES_MAX: usize = 32 * 1024;
 /// The publications of an entry.
 const ENTRY_PUBLICATIONS_MAX: usize = 256;
+/// The bytes up to which entries are stored together.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// The publications of one flush of a publisher, in all partitions.
 pub(crate) struct PendingAppend {
@@ -120,6 +124,10 @@ impl LogEntry {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+
     fn settle(&self, outcome: &Result<(), StoreError>, bounds: &AppendBounds) {
         if !self.is_settled.swap(true, Ordering::AcqRel) {
             for (pending, count) in &self.pending {
@@ -131,9 +139,9 @@ impl LogEntry {
 }
 
 /// The next step of the connection's task.
-pub(crate) enum NextEntry {
-    /// To send this.
-    Send(Arc<LogEntry>),
+pub(crate) enum NextEntries {
+    /// To send these, together.
+    Send(Vec<Arc<LogEntry>>),
     /// To wait for changes of this server.
     Await(Ticket),
     /// To wait for publications.
@@ -143,6 +151,7 @@ pub(crate) enum NextEntry {
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Append>,
+    /// The entries that are sent until they are acknowledged.
     entries: VecDeque<Arc<LogEntry>>,
     /// The publications that an earlier run kept and that were not found in the log, while it is
     /// being read.
@@ -215,29 +224,49 @@ impl AppendQueue {
         self.changed.notify_one();
     }
 
-    /// The entry after the first `sent` ones, which is formed if there is none.
-    pub(crate) fn next(&self, sent: usize, origin: impl FnOnce() -> BundleOrigin) -> NextEntry {
+    /// The first entries, which are formed if there are none: one, or up to `count_max` that are
+    /// kept in the database.
+    pub(crate) fn next(
+        &self,
+        count_max: usize,
+        mut origin: impl FnMut() -> BundleOrigin,
+    ) -> NextEntries {
         let mut state = self.state.lock();
-        // Entries that failed while there was no connection.
-        let is_settled = |entry: &Arc<LogEntry>| entry.is_settled.load(Ordering::Acquire);
-        while state.entries.get(sent).is_some_and(is_settled) {
-            state.entries.remove(sent);
+        // Entries whose time was over are not sent again.
+        state.entries.retain(|entry| !entry.is_settled());
+        if state.entries.is_empty() {
+            if state.earlier.is_some() {
+                return NextEntries::Nothing;
+            }
+            let mut bytes = 0;
+            while state.entries.len() < count_max && bytes < BATCH_BYTES_MAX {
+                if let Some(ticket) = self.first_uncommitted(&mut state) {
+                    if state.entries.is_empty() {
+                        return NextEntries::Await(ticket);
+                    }
+                    break;
+                }
+                let is_kept = |append: &Append| append.deadline.is_none();
+                if !state.entries.is_empty() && !state.waiting.front().is_some_and(is_kept) {
+                    break;
+                }
+                let Some(entry) = form(&mut state.waiting, &mut origin) else {
+                    break;
+                };
+                bytes += entry.bytes.len();
+                let is_kept = entry.kept.is_some();
+                state.entries.push_back(Arc::new(entry));
+                if !is_kept {
+                    break;
+                }
+            }
         }
-        if let Some(entry) = state.entries.get(sent) {
-            return NextEntry::Send(entry.clone());
+        let entries: Vec<_> = state.entries.iter().take(count_max).cloned().collect();
+        if entries.is_empty() {
+            NextEntries::Nothing
+        } else {
+            NextEntries::Send(entries)
         }
-        if state.earlier.is_some() {
-            return NextEntry::Nothing;
-        }
-        if let Some(ticket) = self.first_uncommitted(&mut state) {
-            return NextEntry::Await(ticket);
-        }
-        let Some(entry) = form(&mut state.waiting, origin) else {
-            return NextEntry::Nothing;
-        };
-        let entry = Arc::new(entry);
-        state.entries.push_back(entry.clone());
-        NextEntry::Send(entry)
     }
 
     /// The commit that the first waiting publications need, if it is not decided. Publications
@@ -262,34 +291,19 @@ impl AppendQueue {
         self.bounds.remove(count, append.bytes());
     }
 
-    /// Handles the outcomes of the first entries: whether each was stored. Entries that were not
-    /// stored are sent again, unless a later one was: their publications would be out of order.
-    pub(crate) fn settle(&self, outcomes: &[bool]) {
-        let last_stored = outcomes.iter().rposition(|is_stored| *is_stored);
+    /// The first entries were stored. Returns whether others are still under way.
+    pub(crate) fn stored(&self, count: usize) -> bool {
         let mut state = self.state.lock();
-        let count = outcomes.len().min(state.entries.len());
-        let mut again = Vec::new();
-        for (index, entry) in state.entries.drain(..count).enumerate() {
-            let is_passed = last_stored.is_some_and(|last| index < last);
-            if outcomes[index] {
-                entry.settle(&Ok(()), &self.bounds);
-            } else if is_passed && entry.kept.is_none() {
-                entry.settle(
-                    &Err(unstored("a later message was stored first")),
-                    &self.bounds,
-                );
-            } else {
-                again.push(entry);
-            }
+        let count = count.min(state.entries.len());
+        for entry in state.entries.drain(..count) {
+            entry.settle(&Ok(()), &self.bounds);
         }
-        for entry in again.into_iter().rev() {
-            state.entries.push_front(entry);
-        }
+        !state.entries.is_empty()
     }
 
-    /// Removes the entry after the first `sent` ones, which can never be stored.
-    pub(crate) fn refuse(&self, sent: usize, cause: &str) {
-        if let Some(entry) = self.state.lock().entries.remove(sent) {
+    /// Removes the first entry, which can never be stored.
+    pub(crate) fn refuse(&self, cause: &str) {
+        if let Some(entry) = self.state.lock().entries.pop_front() {
             entry.settle(&Err(unstored(cause)), &self.bounds);
         }
     }

@@ -49,16 +49,24 @@ fn append_kept(queue: &AppendQueue, payload: &str) -> Ticket {
     ticket
 }
 
-/// The payloads of the entry after the first `sent` ones.
-fn next(queue: &AppendQueue, sent: usize) -> Option<Vec<String>> {
-    let NextEntry::Send(entry) = queue.next(sent, || ORIGIN) else {
-        return None;
+/// The payloads of the first entries.
+fn next_of(queue: &AppendQueue, count_max: usize) -> Vec<Vec<String>> {
+    let NextEntries::Send(entries) = queue.next(count_max, || ORIGIN) else {
+        return Vec::new();
     };
-    let (_, publications) = entry::read(entry.bytes.clone()).expect("an entry");
     let payload = |one: &entry::EntryPublication| {
         String::from_utf8_lossy(&one.logged.publication.payload).into_owned()
     };
-    Some(publications.iter().map(payload).collect())
+    let payloads = |entry: &Arc<LogEntry>| {
+        let (_, publications) = entry::read(entry.bytes.clone()).expect("an entry");
+        publications.iter().map(payload).collect()
+    };
+    entries.iter().map(payloads).collect()
+}
+
+/// The payloads of the first entry.
+fn next(queue: &AppendQueue) -> Option<Vec<String>> {
+    next_of(queue, 1).pop()
 }
 
 fn is_empty(queue: &AppendQueue) -> bool {
@@ -72,17 +80,18 @@ fn waiting_publications_share_an_entry_and_kept_ones_do_not() {
     let second = append(&queue, &["c"], None);
     let kept = append_kept(&queue, "d");
     append_kept(&queue, "e");
-    assert_eq!(next(&queue, 0).expect("one"), ["a", "b", "c"]);
-    assert_eq!(next(&queue, 1).expect("one"), ["d"]);
-    assert_eq!(next(&queue, 2).expect("one"), ["e"]);
-    assert_eq!(next(&queue, 3), None);
+    assert_eq!(next(&queue).expect("one"), ["a", "b", "c"]);
     assert!(first.outcome().is_none());
-    queue.settle(&[true]);
+    queue.stored(1);
     assert!(first.outcome().expect("known").is_ok());
     assert!(second.outcome().expect("known").is_ok());
+    assert_eq!(next(&queue).expect("one"), ["d"]);
     assert!(kept.outcome().is_none());
-    queue.settle(&[true, true]);
+    queue.stored(1);
     assert!(kept.outcome().expect("known").is_ok());
+    assert_eq!(next(&queue).expect("one"), ["e"]);
+    queue.stored(1);
+    assert_eq!(next(&queue), None);
     assert!(is_empty(&queue));
 }
 
@@ -91,34 +100,49 @@ fn a_large_flush_is_divided_and_decided_as_a_whole() {
     let queue = queue(Vec::new());
     let large = "x".repeat(ENTRY_BYTES_MAX - 100);
     let ticket = append(&queue, &[&large, &large], None);
-    assert_eq!(next(&queue, 0).expect("one").len(), 1);
-    assert_eq!(next(&queue, 1).expect("one").len(), 1);
-    queue.settle(&[true]);
+    assert_eq!(next(&queue).expect("one").len(), 1);
+    queue.stored(1);
     assert!(ticket.outcome().is_none(), "a part is not stored");
-    queue.settle(&[true]);
+    assert_eq!(next(&queue).expect("one").len(), 1);
+    queue.stored(1);
     assert!(ticket.outcome().expect("known").is_ok());
 }
 
 #[test]
-fn unstored_entries_are_sent_again_unless_a_later_one_was_stored() {
+fn an_entry_is_sent_until_it_is_stored() {
     let queue = queue(Vec::new());
     let first = append(&queue, &["a"], None);
-    assert!(next(&queue, 0).is_some());
-    let kept = append_kept(&queue, "b");
-    assert!(next(&queue, 1).is_some());
-    let third = append(&queue, &["c"], None);
-    assert!(next(&queue, 2).is_some());
-    let last = append(&queue, &["d"], None);
-    assert!(next(&queue, 3).is_some());
-    queue.settle(&[false, false, true, false]);
-    assert!(
-        first.outcome().expect("known").is_err(),
-        "it would be out of order"
-    );
-    assert!(third.outcome().expect("known").is_ok());
-    assert!(kept.outcome().is_none() && last.outcome().is_none());
-    assert_eq!(next(&queue, 0).expect("one"), ["b"]);
-    assert_eq!(next(&queue, 1).expect("one"), ["d"]);
+    assert_eq!(next(&queue).expect("one"), ["a"]);
+    // Another entry could be stored before it.
+    append(&queue, &["b"], None);
+    assert_eq!(next(&queue).expect("one"), ["a"]);
+    queue.stored(1);
+    assert!(first.outcome().expect("known").is_ok());
+    assert_eq!(next(&queue).expect("one"), ["b"]);
+    queue.refuse("it is too large");
+    assert_eq!(next(&queue), None);
+    assert!(is_empty(&queue));
+}
+
+#[test]
+fn only_kept_publications_are_stored_together() {
+    let queue = queue(Vec::new());
+    append(&queue, &["a"], None);
+    append_kept(&queue, "b");
+    append_kept(&queue, "c");
+    append_kept(&queue, "d");
+    append(&queue, &["e"], None);
+    assert_eq!(next_of(&queue, 8), [["a"]]);
+    assert!(!queue.stored(1));
+    assert_eq!(next_of(&queue, 2), [["b"], ["c"]]);
+    // After a failure, each is sent alone; no other one joins them.
+    assert_eq!(next_of(&queue, 1), [["b"]]);
+    assert!(queue.stored(1));
+    assert_eq!(next_of(&queue, 8), [["c"]]);
+    assert!(!queue.stored(1));
+    assert_eq!(next_of(&queue, 8), [["d"]]);
+    assert!(!queue.stored(1));
+    assert_eq!(next_of(&queue, 8), [["e"]]);
 }
 
 #[test]
@@ -126,21 +150,23 @@ fn publications_wait_for_the_changes_of_this_server() {
     let queue = queue(Vec::new());
     let (commit, ticket) = ExternalCommit::new();
     let stored = append(&queue, &["a"], Some(ticket));
-    assert!(matches!(queue.next(0, || ORIGIN), NextEntry::Await(_)));
+    assert!(matches!(queue.next(1, || ORIGIN), NextEntries::Await(_)));
     commit.decide(Ok(()));
-    assert_eq!(next(&queue, 0).expect("one"), ["a"]);
+    assert_eq!(next(&queue).expect("one"), ["a"]);
+    queue.stored(1);
+    assert!(stored.outcome().expect("known").is_ok());
     let (commit, ticket) = ExternalCommit::new();
     let unstored = append(&queue, &["b"], Some(ticket));
     commit.decide(Err(StoreError::Closed));
-    assert_eq!(next(&queue, 1), None);
-    assert!(unstored.outcome().expect("known").is_err() && stored.outcome().is_none());
+    assert_eq!(next(&queue), None);
+    assert!(unstored.outcome().expect("known").is_err());
 }
 
 #[test]
 fn publications_fail_when_their_time_is_over_and_kept_ones_do_not() {
     let queue = queue(Vec::new());
     let sent = append(&queue, &["a"], None);
-    assert!(next(&queue, 0).is_some());
+    assert!(next(&queue).is_some());
     let waiting = append(&queue, &["b"], None);
     let kept = append_kept(&queue, "c");
     queue.fail_overdue(Instant::now());
@@ -150,8 +176,8 @@ fn publications_fail_when_their_time_is_over_and_kept_ones_do_not() {
     assert!(waiting.outcome().expect("known").is_err());
     assert!(kept.outcome().is_none());
     // The next connection does not send what has failed.
-    assert_eq!(next(&queue, 0).expect("one"), ["c"]);
-    queue.settle(&[true]);
+    assert_eq!(next(&queue).expect("one"), ["c"]);
+    queue.stored(1);
     assert!(is_empty(&queue));
 }
 
@@ -160,17 +186,20 @@ fn what_an_earlier_run_kept_is_sent_first_unless_it_was_found() {
     let earlier = [logged("x"), logged("y"), logged("z")];
     let queue = queue(earlier.to_vec());
     append(&queue, &["new"], None);
-    assert_eq!(next(&queue, 0), None, "the log is not read yet");
+    assert_eq!(next(&queue), None, "the log is not read yet");
     queue.found_in_log(earlier[1].publication.id);
     queue.release_earlier();
-    let all: Vec<_> = (0..4).map_while(|sent| next(&queue, sent)).collect();
-    assert_eq!(all, [["x"], ["z"], ["new"]]);
-    let NextEntry::Send(first) = queue.next(0, || ORIGIN) else {
+    let NextEntries::Send(first) = queue.next(1, || ORIGIN) else {
         panic!("the first entry remains");
     };
+    let first = &first[0];
     assert_eq!(first.kept, Some(earlier[0].publication.id));
     assert_eq!(
         first.id,
         format!("kept-{:x}", earlier[0].publication.id.number())
     );
+    for payload in ["x", "z", "new"] {
+        assert_eq!(next(&queue).expect("one"), [payload]);
+        queue.stored(1);
+    }
 }
