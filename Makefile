@@ -31,8 +31,8 @@ crash: ## Kill the server under load, ROUNDS times (300); FAULTS=eio,torn,...: o
 	GATEPOST_TEST_CRASH_FAULT_ROUNDS=$(if $(FAULTS),$(or $(ROUNDS),300),20) \
 	$(CARGO) test --release --locked -p gatepost --test crash -- --nocapture $(if $(FAULTS),disk_faults)
 
-cluster: ## Kill and stop nodes and NATS servers of a cluster under load, ROUNDS times (300)
-	GATEPOST_TEST_CLUSTER_ROUNDS=$(or $(ROUNDS),300) \
+cluster: ## Faults of a cluster under load: of processes ROUNDS times (150), and of networks and disks; FAULTS=Kill: those that begin so
+	GATEPOST_TEST_CLUSTER_ROUNDS=$(or $(ROUNDS),150) GATEPOST_TEST_CLUSTER_FAULTS='$(FAULTS)' \
 	$(CARGO) test --release --locked -p gatepost --test cluster -- --nocapture faults
 
 mutants: ## Build servers that violate a guarantee, and expect the tests of durability to detect it

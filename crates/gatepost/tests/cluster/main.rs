@@ -8,13 +8,16 @@ mod clients;
 mod faults;
 mod log;
 mod nats;
+mod network;
 mod refusals;
 mod retained;
 mod sparkplug;
 #[path = "../crash/wire.rs"]
 mod wire;
+mod without_quorum;
 
 use nats::Nats;
+use network::Host;
 use support::{Client, Gateway, await_some, run, text_of};
 
 /// The settings that turn off what these tests do not use.
@@ -38,7 +41,17 @@ pub(crate) fn publish(gateway: &Gateway, topic: &str, payload: &str, more: &[&st
 
 /// A metric of a server.
 pub(crate) fn metric(gateway: &Gateway, name: &str) -> u64 {
-    let output = text_of(&run("curl", &["-s", &gateway.url("/metrics")], b""));
+    metric_on(&Host::loopback(), gateway, name)
+}
+
+/// A metric of a server that is on this host, and shows it to clients there only.
+fn metric_on(host: &Host, gateway: &Gateway, name: &str) -> u64 {
+    let words = [host.prefix(), vec!["curl".to_owned()]].concat();
+    let mut words = words.iter().map(String::as_str);
+    let program = words.next().expect("curl at least");
+    let url = gateway.url("/metrics");
+    let arguments: Vec<&str> = words.chain(["-s", &url]).collect();
+    let output = text_of(&run(program, &arguments, b""));
     let line = output.lines().find(|line| line.starts_with(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in {output}"));
     let value = line.rsplit(' ').next().expect("a value");
@@ -47,9 +60,14 @@ pub(crate) fn metric(gateway: &Gateway, name: &str) -> u64 {
 
 /// Waits until a node is part of its cluster, beside so many others.
 pub(crate) fn await_joined(gateway: &Gateway, others: u64) {
+    await_joined_on(&Host::loopback(), gateway, others);
+}
+
+/// The same for a node that is on this host.
+pub(crate) fn await_joined_on(host: &Host, gateway: &Gateway, others: u64) {
     await_some("the node is part of its cluster", || {
-        let is_joined = metric(gateway, "gatepost_backbone_joined ") == 1;
-        (is_joined && metric(gateway, "gatepost_backbone_nodes ") == others).then_some(())
+        let is_joined = metric_on(host, gateway, "gatepost_backbone_joined ") == 1;
+        (is_joined && metric_on(host, gateway, "gatepost_backbone_nodes ") == others).then_some(())
     });
 }
 

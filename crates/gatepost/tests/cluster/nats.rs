@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
 
+use crate::network::Host;
 use crate::support::{await_some, command};
 
 /// The program, if it is installed; otherwise the output reports this.
@@ -23,6 +24,7 @@ pub(crate) fn program() -> Option<PathBuf> {
 pub(crate) struct Nats {
     child: Child,
     config: PathBuf,
+    host: Host,
     port: u16,
     folder: TempDir,
 }
@@ -35,29 +37,40 @@ impl Nats {
 
     /// The same, with the engine's default: the disk follows acknowledgements later.
     pub(crate) fn start_without_sync(more: &str) -> Self {
-        Self::start_with(free_port(), "2m", more)
+        Self::start_with(Host::loopback(), free_port(), None, "2m", more)
     }
 
     pub(crate) fn start_at(port: u16, more: &str) -> Self {
-        Self::start_with(port, "always", more)
+        Self::start_with(Host::loopback(), port, None, "always", more)
     }
 
-    fn start_with(port: u16, sync_interval: &str, more: &str) -> Self {
+    /// `disk` is the folder of its data, if it is not one of its own.
+    fn start_with(
+        host: Host,
+        port: u16,
+        disk: Option<&Path>,
+        sync_interval: &str,
+        more: &str,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("nats.conf");
-        let store = folder.path().join("jetstream");
+        let store = disk.unwrap_or(folder.path()).join("jetstream");
+        let address = &host.address;
         let mut text = String::new();
         let _ = write!(
             text,
-            "listen: 127.0.0.1:{port}\nserver_name: n{port}\n\
-             jetstream {{ store_dir: \"{}\", sync_interval: {sync_interval} }}\n{more}\n",
-            store.display()
+            "listen: \"{address}:{port}\"\nserver_name: n{port}\n\
+             jetstream {{ store_dir: \"{}\", sync_interval: {sync_interval}, \
+             max_file_store: 16GB }}\nlogfile: \"{}/nats.log\"\n{more}\n",
+            store.display(),
+            folder.path().display()
         );
         std::fs::write(&config, text).expect("written");
-        let child = spawn(&config, port);
+        let child = spawn(&config, &host, port);
         Self {
             child,
             config,
+            host,
             port,
             folder,
         }
@@ -65,19 +78,40 @@ impl Nats {
 
     /// Three servers that form a cluster.
     pub(crate) fn cluster() -> [Self; 3] {
+        Self::cluster_on([(); 3].map(|()| Host::loopback()), [None; 3])
+    }
+
+    /// The same on these hosts, with the folders of their data.
+    pub(crate) fn cluster_on(hosts: [Host; 3], disks: [Option<&Path>; 3]) -> [Self; 3] {
         // All listeners exist at the same time, so that no port is given twice.
-        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let listeners = [(); 6].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let ports = listeners
             .each_ref()
             .map(|one| one.local_addr().expect("its address").port());
         drop(listeners);
-        let routes = ports
-            .map(|port| format!("\"nats://127.0.0.1:{port}\""))
-            .join(", ");
-        ports.map(|port| {
-            Self::start(&format!(
-                "cluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}"
-            ))
+        let [clients, routes] = [&ports[..3], &ports[3..]];
+        let addresses = hosts.iter().zip(routes);
+        let addresses: Vec<String> = addresses
+            .map(|(host, port)| format!("{}:{port}", host.address))
+            .collect();
+        let list = addresses
+            .iter()
+            .map(|address| format!("\"nats://{address}\""));
+        let list = list.collect::<Vec<String>>().join(", ");
+        let mut number = 0..3;
+        hosts.map(|host| {
+            let number = number.next().expect("three hosts");
+            let listen = &addresses[number];
+            Self::start_with(
+                host,
+                clients[number],
+                disks[number],
+                "always",
+                &format!(
+                    "cluster {{ name: c, listen: \"{listen}\", routes: [{list}], \
+                     ping_interval: 3s, ping_max: 2 }}"
+                ),
+            )
         })
     }
 
@@ -92,7 +126,7 @@ impl Nats {
     pub(crate) fn settings_of_all(servers: &[Self], node: u8) -> String {
         let urls = servers
             .iter()
-            .map(|one| format!("\"nats://127.0.0.1:{}\"", one.port));
+            .map(|one| format!("\"nats://{}:{}\"", one.host.address, one.port));
         let urls: Vec<String> = urls.collect();
         let (list, replicas) = (urls.join(", "), servers.len());
         format!("node = {node}\nbackbone.nats = [{list}]\nbackbone.replicas = {replicas}\n")
@@ -114,7 +148,25 @@ impl Nats {
     }
 
     pub(crate) fn start_again(&mut self) {
-        self.child = spawn(&self.config, self.port);
+        self.child = spawn(&self.config, &self.host, self.port);
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub(crate) fn terminate(&mut self) {
+        self.signal("TERM");
+        self.child.wait().expect("our child");
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder().join("nats.log")).unwrap_or_default()
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("n{}", self.port)
+    }
+
+    pub(crate) const fn host(&self) -> &Host {
+        &self.host
     }
 }
 
@@ -125,8 +177,10 @@ impl Drop for Nats {
     }
 }
 
-fn spawn(config: &Path, port: u16) -> Child {
-    let child = Command::new("nats-server")
+fn spawn(config: &Path, host: &Host, port: u16) -> Child {
+    let words = [host.prefix(), vec!["nats-server".to_owned()]].concat();
+    let child = command(&words[0])
+        .args(&words[1..])
         .arg("--config")
         .arg(config)
         .stdout(Stdio::null())
@@ -134,7 +188,7 @@ fn spawn(config: &Path, port: u16) -> Child {
         .spawn()
         .expect("nats-server starts");
     await_some("nats-server listens", || {
-        TcpStream::connect(("127.0.0.1", port)).ok()
+        TcpStream::connect((&*host.address, port)).ok()
     });
     child
 }

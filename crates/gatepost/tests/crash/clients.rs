@@ -4,18 +4,25 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::wire::{Connection, Packet, Publish, Version};
 
 /// Publications of one publisher that may be unacknowledged.
 const WINDOW: usize = 32;
+/// The pause of a publisher that is slow.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The state that the rounds' threads share.
 #[derive(Default)]
 pub(crate) struct Signals {
     /// No new publications; complete those that have begun.
     pub(crate) finish: AtomicBool,
+    /// One publication at a time, with a pause before each.
+    pub(crate) is_slow: AtomicBool,
     /// Publications that were acknowledged, of all publishers.
     pub(crate) acknowledged: AtomicU64,
 }
@@ -36,6 +43,8 @@ pub(crate) struct Publisher {
     begun: VecDeque<Begun>,
     /// In the order in which the server acknowledged them.
     pub(crate) acknowledged: Vec<u64>,
+    /// The number of these, for another thread.
+    pub(crate) count: Arc<AtomicU64>,
 }
 
 impl Publisher {
@@ -53,6 +62,7 @@ impl Publisher {
             packet_id: 0,
             begun: VecDeque::new(),
             acknowledged: Vec::new(),
+            count: Arc::default(),
         }
     }
 
@@ -75,7 +85,12 @@ impl Publisher {
         }
         loop {
             let is_finishing = signals.finish.load(Ordering::Acquire);
-            while !is_finishing && self.begun.len() < WINDOW {
+            let is_slow = signals.is_slow.load(Ordering::Acquire);
+            let window = if is_slow { 1 } else { WINDOW };
+            if is_slow && self.begun.is_empty() {
+                thread::sleep(PAUSE);
+            }
+            while !is_finishing && self.begun.len() < window {
                 let publish = self.next_publish();
                 connection.put_publish(&publish);
                 self.begun.push_back(Begun {
@@ -140,6 +155,7 @@ impl Publisher {
             let number = self.begun[at].publish.payload.parse().expect("a number");
             self.acknowledged.push(number);
             signals.acknowledged.fetch_add(1, Ordering::Release);
+            self.count.fetch_add(1, Ordering::Release);
         }
         self.begun[at].was_received = true;
         if is_over {

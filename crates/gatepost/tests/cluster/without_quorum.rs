@@ -1,0 +1,130 @@
+//! Two of three NATS servers are gone: nothing durable is acknowledged, everything else goes on,
+//! and the node says so.
+
+use super::nats::{self, Nats};
+use super::support::{Client, Gateway, await_some, post, run, swaks, text_of};
+use super::{PLAIN, await_joined, metric, publish, readyz};
+
+const SETTINGS: &str = "listeners.lmtp.bind = []\nlisteners.milter.bind = []\n\
+    listeners.call.bind = []\nrules.paths = [\"own.cf\"]\nbackbone.append_wait_max = \"1s\"\n";
+/// One of the rules by which mail is scanned meanwhile.
+const RULES: &str = "body CHEAP_WATCHES /cheap watches/\nscore CHEAP_WATCHES 9\n";
+const MAILBOXES: &str = "listeners.smtp.domains = [\"people.example\"]\n\
+    [[listeners.smtp.routes]]\nrecipients = \"*@people.example\"\nmailbox = \"{user}\"\n";
+
+fn start(servers: &[Nats], number: u8, folder: &std::path::Path, more: &str) -> Gateway {
+    std::fs::write(folder.join("own.cf"), RULES).expect("written");
+    let settings = Nats::settings_of_all(servers, number);
+    Gateway::start_in(folder, &format!("{settings}{SETTINGS}{more}"))
+}
+
+fn mail(gateway: &Gateway, to: &str) -> String {
+    let server = gateway.address("smtp").to_string();
+    text_of(&swaks(&server, "otto@example.org", to, &[]))
+}
+
+/// The number of mails in anna's mailbox, as poplib reads it.
+fn mailbox(gateway: &Gateway) -> String {
+    let port = gateway.port("pop3");
+    let script = format!(
+        "import poplib\nserver = poplib.POP3('127.0.0.1', {port})\nserver.user('anna')\n\
+         server.pass_('secret')\nprint(server.stat()[0], b'Subject' in b''.join(server.retr(1)[1]))"
+    );
+    text_of(&run("python3", &["-c", &script], b""))
+        .trim()
+        .to_owned()
+}
+
+/// The reason why a node is not part of its cluster, as the dashboard shows it.
+fn trouble(gateway: &Gateway) -> Option<String> {
+    let state = run("curl", &["-s", &gateway.url("/admin/state")], b"");
+    let state: serde_json::Value = serde_json::from_slice(&state.stdout).ok()?;
+    let cluster = &state["stats"].as_array()?.last()?["cluster"];
+    cluster["trouble"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn only_what_is_durable_waits_for_a_majority() {
+    if nats::program().is_none() {
+        return;
+    }
+    let mut servers = Nats::cluster();
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let one = start(&servers, 1, folders[0].path(), "");
+    await_joined(&one, 0);
+    // Another node, since clients of a node with users have to log in.
+    let data = folders[1].path().join("gatepost-data");
+    let data = format!("data={}", data.display());
+    let arguments = ["user", "add", "anna", "--set", &data];
+    let added = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
+    assert!(added.status.success(), "{}", text_of(&added));
+    let two = start(&servers, 2, folders[1].path(), MAILBOXES);
+    await_joined(&one, 1);
+    let said = mail(&one, "alarms+fire@localhost");
+    assert!(said.contains("<-  250 2.0.0"), "{said}");
+    let said = mail(&two, "anna@people.example");
+    assert!(said.contains("<-  250 2.0.0"), "{said}");
+
+    servers[0].kill();
+    servers[1].kill();
+    let said = mail(&one, "alarms+fire@localhost");
+    assert!(said.contains("<** 451 4."), "{said}");
+    await_some("the loss is noticed", || {
+        readyz(&one).contains("degraded: backbone").then_some(())
+    });
+    assert!(readyz(&one).contains(" 200 "), "it serves its own clients");
+    let said = mail(&one, "alarms+fire@localhost");
+    assert!(said.contains("<** 451 4."), "{said}");
+    let said = post(&one, "alarms/fire", "x");
+    assert!(said.contains(" 503 "), "{said}");
+    assert_eq!(metric(&one, "gatepost_backbone_joined "), 0);
+    assert_eq!(metric(&one, "gatepost_backbone_nodes "), 0);
+    await_some("the dashboard shows the reason", || trouble(&one));
+
+    let mut near = Client::subscribe(&one, "t/#", "%t %p");
+    publish(&one, "t/a", "at most once", &[]);
+    near.await_line("t/a at most once");
+    let page = text_of(&run("curl", &["-si", &one.url("/topics/alarms/fire")], b""));
+    assert!(
+        page.contains(" 200 ") && page.contains("otto@example.org"),
+        "{page}"
+    );
+    let dashboard = text_of(&run("curl", &["-si", &one.url("/")], b""));
+    assert!(dashboard.contains(" 200 "), "{dashboard}");
+    let port = one.port("spamd");
+    let scanned = b"Subject: an offer\n\ncheap watches\n";
+    let report = text_of(&run("spamc", &["-R", "-p", &port], scanned));
+    assert!(report.contains("CHEAP_WATCHES"), "{report}");
+    assert_eq!(mailbox(&two), "1 True");
+
+    servers[0].start_again();
+    servers[1].start_again();
+    await_joined(&one, 1);
+    await_some("the dashboard shows it", || {
+        trouble(&one).is_none().then_some(())
+    });
+    let said = mail(&one, "alarms+fire@localhost");
+    assert!(said.contains("<-  250 2.0.0"), "{said}");
+}
+
+/// A server that can be reached, but reaches no other one, is no reason to stay outside.
+#[test]
+fn a_node_leaves_a_server_that_has_no_majority() {
+    if nats::program().is_none() {
+        return;
+    }
+    let [listen, other] = [nats::free_port(), nats::free_port()];
+    let alone = Nats::start(&format!(
+        "cluster {{ name: c, listen: \"127.0.0.1:{listen}\", \
+         routes: [\"nats://127.0.0.1:{other}\"] }}"
+    ));
+    // Node 1 begins with the second server of two.
+    let servers = [Nats::start(""), alone];
+    let settings = Nats::settings_of_all(&servers, 1).replace("replicas = 2", "replicas = 1");
+    let one = Gateway::start(&format!("{settings}{PLAIN}"));
+    await_joined(&one, 0);
+    let log = one.log();
+    assert!(log.contains("not part of its cluster"), "{log}");
+    let joined = format!("server=\"{}\"", servers[0].name());
+    assert!(log.contains(&joined), "{log}");
+}
