@@ -1,6 +1,6 @@
 // A message as a row that expands to its story.
 
-import { cell, day, element, known, linked, number, plural, request, table, time, when, whole } from "./page.js";
+import { cell, day, element, hitTable, known, linked, number, plural, request, table, time, when, whole } from "./page.js";
 
 const OUTCOMES = {
   sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", not_connected: "not connected: QoS 0 is not queued",
@@ -46,12 +46,8 @@ function story(entry) {
     ["Delivered to", plural(entry.deliveries, "subscriber")],
   ].filter(([, value]) => value != null && value !== "");
   const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", { dir: "auto" }, value instanceof Node ? value : String(value))]));
-  const hits = [...(entry.hits ?? [])].sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
-  const rules = hits.length
-    ? table("Rules that matched", [["Rule"], ["Score", "number"]], hits.map((hit) => [cell(linked("rule", hit.name)), cell(hit.score.toFixed(1), "number")]))
-    : element("p", { class: "quiet" }, "No rule matched.");
   return element("div", { class: "story" },
-    entry.reason ? element("p", { class: "reason", dir: "auto" }, entry.reason) : null, list, rules, element("div", { class: "steps wide" }));
+    entry.reason ? element("p", { class: "reason", dir: "auto" }, entry.reason) : null, list, hitTable(entry.hits), element("div", { class: "steps wide" }));
 }
 
 async function showSteps(id, place) {

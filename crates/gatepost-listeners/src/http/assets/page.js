@@ -140,6 +140,13 @@ export function table(caption, columns, rows) {
     element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells))));
 }
 
+/** The rules that a message hit, the largest scores first, or the words that none did. */
+export function hitTable(all) {
+  const hits = [...(all ?? [])].sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
+  if (!hits.length) return element("p", { class: "quiet" }, "No rule matched.");
+  return table("Rules that matched", [["Rule"], ["Score", "number"]], hits.map((hit) => [cell(linked("rule", hit.name)), cell(hit.score.toFixed(1), "number")]));
+}
+
 /** A button that is disabled until its action has ended; `isOff`, if present, decides whether it stays disabled. */
 export function button(words, act, more = {}) {
   const made = element("button", { type: "button", ...more }, words);

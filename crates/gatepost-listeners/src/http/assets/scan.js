@@ -1,7 +1,7 @@
 // A mail that is pasted or chosen as a file: judged by the rules, with the hits of each, or learned by
 // Bayes. The mail is not published or kept.
 
-import { $, LEARNED, cell, element, mono, request, table } from "./page.js";
+import { $, LEARNED, element, hitTable, request } from "./page.js";
 import { loadRules } from "./rules.js";
 
 /** The largest mail that is scanned here; larger ones are for `gatepost scan`. */
@@ -13,14 +13,21 @@ function say(words, isWrong) {
 }
 
 function explain(verdict) {
-  const hits = [...(verdict.hits ?? [])].sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
   const score = verdict.score == null ? "" : ` ${verdict.score.toFixed(1)} of ${verdict.required.toFixed(1)} points`;
   $("scan-result").replaceChildren(
     element("p", {}, element("span", { class: "badge " + verdict.verdict }, verdict.verdict), element("b", {}, score)),
     verdict.reason ? element("p", { class: "quiet", dir: "auto" }, verdict.reason) : "",
-    hits.length
-      ? table("Rules that matched", [["Rule"], ["Score", "number"]], hits.map((hit) => [cell(mono(hit.name)), cell(hit.score.toFixed(1), "number")]))
-      : element("p", { class: "quiet" }, "No rule matched."));
+    hitTable(verdict.hits));
+  for (const link of $("scan-result").querySelectorAll("td a")) describe(link).catch(() => {});
+}
+
+/** Adds what the rule is for, which only administrators may read. */
+async function describe(link) {
+  const name = link.textContent;
+  const answer = await request("/admin/scores?" + new URLSearchParams({ search: name }));
+  if (!answer.ok) return;
+  const rule = (await answer.json()).rules.find((rule) => rule.name === name);
+  if (rule?.description) link.after(element("br"), element("span", { class: "quiet" }, rule.description));
 }
 
 /** Sends the mail that was pasted or chosen; the answer, or null with the reason on the page. */
