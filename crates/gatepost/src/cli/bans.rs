@@ -63,14 +63,17 @@ enum BansAction {
 }
 
 /// An address, a network or a user.
-fn banned(text: &str) -> Result<String, MalformedNetwork> {
+fn banned(text: &str) -> Result<String, String> {
     if text
         .strip_prefix(USER_PREFIX)
         .is_some_and(|name| !name.is_empty())
     {
         return Ok(text.to_owned());
     }
-    text.parse().map(|network: PeerNetwork| network.to_string())
+    let network: Result<PeerNetwork, MalformedNetwork> = text.parse();
+    network
+        .map(|network| network.to_string())
+        .map_err(|error| format!("{error}; a user is written \"user:{text}\""))
 }
 
 pub(super) fn run(arguments: &BansArguments) -> ExitCode {

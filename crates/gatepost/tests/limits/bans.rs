@@ -327,6 +327,8 @@ fn operators_ban_networks_and_each_change_is_audited() {
         let refused = gatepost(&gateway, &["bans", "add", refused]);
         assert!(!refused.status.success(), "{}", text_of(&refused));
     }
+    let said = text_of(&gatepost(&gateway, &["bans", "remove", "anna"]));
+    assert!(said.contains("\"user:anna\""), "{said}");
     let lifted = gatepost(&gateway, &["bans", "remove", "2001:db8:7::/48"]);
     assert!(lifted.status.success(), "{}", text_of(&lifted));
     let again = gatepost(&gateway, &["bans", "remove", "2001:db8:7::/48"]);
