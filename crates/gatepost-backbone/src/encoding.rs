@@ -97,7 +97,8 @@ fn push_properties(buffer: &mut BytesMut, properties: &Properties) {
     }
 }
 
-fn push_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
+/// Appends bytes after their length.
+pub(crate) fn push_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
     buffer.put_u32(bytes.len() as u32);
     buffer.put_slice(bytes);
 }
@@ -165,12 +166,12 @@ impl Input {
         Ok(self.0.get_u8())
     }
 
-    fn u16(&mut self) -> Result<u16, EncodingError> {
+    pub(crate) fn u16(&mut self) -> Result<u16, EncodingError> {
         self.need(2)?;
         Ok(self.0.get_u16())
     }
 
-    fn u32(&mut self) -> Result<u32, EncodingError> {
+    pub(crate) fn u32(&mut self) -> Result<u32, EncodingError> {
         self.need(4)?;
         Ok(self.0.get_u32())
     }
@@ -180,13 +181,13 @@ impl Input {
         Ok(self.0.get_u64())
     }
 
-    fn bytes(&mut self) -> Result<Bytes, EncodingError> {
+    pub(crate) fn bytes(&mut self) -> Result<Bytes, EncodingError> {
         let length = self.u32()? as usize;
         self.need(length)?;
         Ok(self.0.split_to(length))
     }
 
-    fn text(&mut self) -> Result<String, EncodingError> {
+    pub(crate) fn text(&mut self) -> Result<String, EncodingError> {
         let bytes = self.bytes()?;
         String::from_utf8(bytes.to_vec()).map_err(|_| EncodingError::Malformed)
     }

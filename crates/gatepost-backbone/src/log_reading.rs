@@ -3,6 +3,9 @@
 //! A batch of entries is delivered, and then stored together with the position after it. Several
 //! batches may wait for their commit. If one fails, the broker undoes its deliveries, and reading
 //! begins again after the last position that was stored.
+//!
+//! Wherever a reader waits, all that it has delivered is flushed, and its progress says so. Other
+//! tasks of the thread rely on this: what a session has received is what the progress says.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -120,6 +123,7 @@ impl PartitionReader {
             let Some(message) = next else {
                 return Ok(());
             };
+            self.shared.log.pause.is_over().await;
             self.take(number, &message.map_err(failed)?).await?;
             for _ in 1..BATCH_MAX {
                 let Some(Some(message)) = messages.next().now_or_never() else {
@@ -234,6 +238,7 @@ impl PartitionReader {
                 self.flush(false)?;
                 self.relieve().await?;
                 tokio::time::sleep(RETRY_EVERY).await;
+                self.shared.log.pause.is_over().await;
             }
         }
         self.reached = Some(end);

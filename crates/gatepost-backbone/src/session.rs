@@ -19,6 +19,7 @@ use crate::log_reading;
 use crate::log_streams::{self, LogStream};
 use crate::log_writing;
 use crate::membership::{self, Claim};
+use crate::moves::{self, Directory};
 use crate::outgoing::OutgoingQueue;
 use crate::receiving;
 use crate::retained_stream;
@@ -96,6 +97,8 @@ struct ClusterSession {
     stream: Stream,
     /// The streams of the log.
     log: Vec<LogStream>,
+    /// The nodes that have the sessions.
+    directory: Directory,
     outgoing: Arc<OutgoingQueue>,
     queue: mpsc::Receiver<Arc<Publication>>,
 }
@@ -121,6 +124,7 @@ impl ClusterSession {
         // The streams come first: a cluster with another layout is left alone.
         let log = log_streams::open(shared, &context).await?;
         let stream = retained_stream::open(shared, &context).await?;
+        let directory = Directory::open(&context, &shared.subjects, &shared.settings).await?;
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
         for other in membership::list(&claim.bucket()).await? {
@@ -135,6 +139,7 @@ impl ClusterSession {
             questions,
             stream,
             log,
+            directory,
             outgoing: Arc::new(outgoing),
             queue,
         })
@@ -198,6 +203,15 @@ impl ClusterSession {
         let announced =
             announcing::run(shared.clone(), client.clone(), new_subscriptions, interest);
         tasks.spawn(announced);
+        let log = self.log.iter().map(|log| log.stream.clone()).collect();
+        let moved = moves::run(
+            shared.clone(),
+            broker.clone(),
+            client.clone(),
+            self.directory,
+            log,
+        );
+        tasks.spawn(moved);
         let sent = sending::run(
             shared.clone(),
             broker.clone(),

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use gatepost_broker::{
-    InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus, OtherNodes,
+    ClaimWait, InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus, OtherNodes,
+    SessionName, SessionUse,
 };
 use gatepost_message::{NodeNumber, Publication, Qos, TopicFilter};
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
@@ -18,6 +19,7 @@ use crate::error::BackboneError;
 use crate::interest::Interest;
 use crate::log::{Log, kept};
 use crate::membership::{KnownNodes, NodeRecord, database_number};
+use crate::moves::SessionMoves;
 use crate::outgoing::OutgoingQueue;
 use crate::retained::SharedRetained;
 use crate::settings::BackboneSettings;
@@ -37,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) subjects: Subjects,
     pub(crate) interest: Interest,
     pub(crate) log: Log,
+    pub(crate) moves: SessionMoves,
     pub(crate) retained: SharedRetained,
     pub(crate) known_nodes: KnownNodes,
     /// Present while there is a connection.
@@ -63,6 +66,7 @@ impl Shared {
         Ok(Self {
             database: database_number(&store)?,
             log: Log::open(&settings, store)?,
+            moves: SessionMoves::new(),
             node,
             host: host.trim().to_owned(),
             run: run.unwrap_or_default().as_millis() as u64,
@@ -193,6 +197,18 @@ impl OtherNodes for Shared {
         self.log.append(batch)
     }
 
+    fn claim(&self, name: &SessionName, purpose: SessionUse) -> ClaimWait {
+        self.moves.claim(name, purpose)
+    }
+
+    fn replace_elsewhere(&self, name: &SessionName) {
+        self.moves.replace_elsewhere(name);
+    }
+
+    fn session_ended(&self, name: &SessionName) {
+        self.moves.session_ended(name);
+    }
+
     fn status(&self) -> NodesStatus {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NodesStatus {
@@ -210,6 +226,8 @@ impl OtherNodes for Shared {
             log_waiting: self.log.waiting(),
             log_unread: self.log.unread(),
             log_missed: self.log.missed(),
+            sessions_adopted: self.moves.adopted(),
+            sessions_released: self.moves.released(),
             retained_unsent: self.retained.unsent() as u64,
             unconfirmed_interest: of(&self.unconfirmed),
         }

@@ -85,6 +85,16 @@ impl Subjects {
         format!("{}.sync.answer.{node}", self.cluster)
     }
 
+    /// The subject on which a node is asked for sessions.
+    pub(crate) fn session_questions(&self, node: u8) -> String {
+        format!("{}.session.ask.{node}", self.cluster)
+    }
+
+    /// The subject of sessions that begin on a node and end on the others.
+    pub(crate) fn replaced_sessions(&self) -> String {
+        format!("{}.session.replaced", self.cluster)
+    }
+
     /// The name of a stream or bucket.
     pub(crate) fn stream(&self, name: &str) -> String {
         format!("{}_{name}", self.cluster.to_ascii_uppercase())

@@ -87,11 +87,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    pub(crate) const fn new(
-        sessions: Arc<SessionTable>,
-        session: Arc<Session>,
-        epoch: u64,
-    ) -> Self {
+    pub(crate) fn new(sessions: Arc<SessionTable>, session: Arc<Session>, epoch: u64) -> Self {
+        session.attachments.fetch_add(1, Ordering::AcqRel);
         Self {
             sessions,
             session,
@@ -431,5 +428,6 @@ impl Drop for Attachment {
             };
             self.sessions.close(&self.session, self.epoch, &lost);
         }
+        self.session.attachments.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,10 +1,11 @@
 //! The broker's handle.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Peer, Publication, TopicFilter};
-use gatepost_store::{ClockSource, Store, StoreError, SystemClock, Ticket};
+use gatepost_store::{ClockSource, Store, StoreChange, StoreError, SystemClock, Ticket};
 use gatepost_topics::{RuleViolation, TopicRules};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -18,6 +19,9 @@ use crate::housekeeping::Housekeeper;
 use crate::inspection::{self, SessionInspection};
 use crate::limits::Limit;
 use crate::memory::{MemoryGauge, ProcessMemory};
+use crate::moved_session::{
+    ClaimWait, MovedSession, SessionAdoption, SessionName, SessionRelease, SessionUse,
+};
 use crate::nodes::{NodesStatus, OtherNodes};
 use crate::publisher::{PublishOutcome, Publisher};
 use crate::reader::{LocalSubscription, ReaderOptions};
@@ -294,7 +298,16 @@ impl Broker {
         options: ConnectOptions,
         greet: impl FnOnce(ConnectionGreeting<'_>, &mut BytesMut),
     ) -> Result<Connected, ConnectError> {
-        let attached = self.0.sessions.connect(options, greet)?;
+        let nodes = self.0.shared.nodes.as_ref();
+        let name = nodes.and_then(|_| options.name());
+        let attached = self.0.sessions.connect(options, greet);
+        let attached = attached.inspect_err(|_| {
+            if let (Some(name), Some(nodes)) = (&name, nodes)
+                && !self.0.sessions.has_persistent(name)
+            {
+                nodes.session_ended(name); // It was claimed, and does not begin.
+            }
+        })?;
         let mut attachment =
             Attachment::new(self.0.sessions.clone(), attached.session, attached.epoch);
         if attached.tickets.is_empty() {
@@ -305,6 +318,67 @@ impl Broker {
             session_present: attached.session_present,
             tickets: attached.tickets,
         })
+    }
+
+    /// The wait until the session of a client that connects is here, if another node may have it;
+    /// `None` where there is nothing to wait for. To be awaited before [`Broker::connect`].
+    pub fn claim_session(
+        &self,
+        name: &SessionName,
+        clean_start: bool,
+        expiry: Duration,
+    ) -> Option<ClaimWait> {
+        let nodes = self.0.shared.nodes.as_ref()?;
+        let purpose = match (clean_start, expiry.is_zero()) {
+            (true, true) => {
+                nodes.replace_elsewhere(name);
+                return None;
+            }
+            (true, false) => SessionUse::Replace,
+            (false, _) if self.0.sessions.has_persistent(name) => return None,
+            (false, true) => SessionUse::Finish,
+            (false, false) => SessionUse::Continue,
+        };
+        Some(nodes.claim(name, purpose))
+    }
+
+    /// Whether a persistent session of this name is here.
+    pub fn has_persistent_session(&self, name: &SessionName) -> bool {
+        self.0.sessions.has_persistent(name)
+    }
+
+    /// The names of all persistent sessions. Walks over all sessions: for once, not for a hot path.
+    pub fn persistent_sessions(&self) -> Vec<SessionName> {
+        let all = self.0.sessions.all();
+        let persistent = all.iter().filter(|session| session.lock().is_persistent());
+        persistent.map(|session| session.name()).collect()
+    }
+
+    /// Ends a session that moves to another server, together with its connection. `keep` returns
+    /// the changes by which its content is stored, in the same commit as its end.
+    pub fn release_session(
+        &self,
+        name: &SessionName,
+        keep: impl FnOnce(&MovedSession) -> Vec<StoreChange>,
+    ) -> SessionRelease {
+        self.0.sessions.release(name, keep)
+    }
+
+    /// Adds a session of another server, which then waits for its client. If the commit fails,
+    /// [`Broker::disown_session`] must be called.
+    pub fn adopt_session(&self, adoption: SessionAdoption) -> Result<Ticket, StoreError> {
+        self.0.sessions.adopt(adoption)
+    }
+
+    /// Ends the session of this name, persistent or not, with its connection: its client has begun
+    /// another one on another server.
+    pub fn replace_session(&self, name: &SessionName) {
+        self.0.sessions.replace(name);
+    }
+
+    /// Ends a session that exists elsewhere, without its will.
+    pub fn disown_session(&self, name: &SessionName) {
+        self.0.sessions.disown(name);
     }
 
     /// Adds figures under `$SYS/broker/`, by these names; only the first call has an effect.

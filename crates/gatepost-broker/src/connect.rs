@@ -7,6 +7,7 @@ use gatepost_message::Peer;
 
 use crate::authorization::Authorization;
 use crate::encoder::{SubscriberSocket, WireFormat};
+use crate::moved_session::SessionName;
 use crate::session::SessionWill;
 use crate::settings::SlowSubscriber;
 
@@ -47,6 +48,14 @@ pub struct ConnectOptions {
     pub format: WireFormat,
     /// The destination of the session's frames.
     pub socket: Arc<dyn SubscriberSocket>,
+}
+
+impl ConnectOptions {
+    /// The name of the client's session; `None` if the broker chooses its client id.
+    pub(crate) fn name(&self) -> Option<SessionName> {
+        let client_id = self.client_id.as_deref()?;
+        Some(SessionName::new(self.user.clone(), Arc::from(client_id)))
+    }
 }
 
 /// The required contents of the first frame of a new connection.

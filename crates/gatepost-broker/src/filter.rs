@@ -42,6 +42,17 @@ pub(crate) struct DeliveryOptions {
     pub(crate) identifiers: SmallVec<[u32; 2]>,
 }
 
+impl From<&SubscribeOptions> for DeliveryOptions {
+    fn from(options: &SubscribeOptions) -> Self {
+        Self {
+            qos: options.qos,
+            no_local: options.no_local,
+            retain_as_published: options.retain_as_published,
+            identifiers: options.identifier.iter().map(|id| id.get()).collect(),
+        }
+    }
+}
+
 impl DeliveryOptions {
     /// Adds another subscription: the highest QoS counts \[MQTT-3.3.4-2\], and a delivery carries
     /// all identifiers \[MQTT-3.3.4-3\].

@@ -37,6 +37,7 @@ mod inspection;
 mod limits;
 mod load;
 mod memory;
+mod moved_session;
 mod newest;
 mod nodes;
 mod outbox;
@@ -78,6 +79,10 @@ pub use gatepost_topics::{RuleViolation, TopicRules};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;
 pub use memory::{MemoryGauge, memory_available_bytes};
+pub use moved_session::{
+    ClaimError, ClaimWait, MovedDelivery, MovedSession, SessionAdoption, SessionName,
+    SessionRelease, SessionUse,
+};
 pub use nodes::{
     InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus, OtherNodes, OutOfMemory,
 };

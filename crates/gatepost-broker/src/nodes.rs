@@ -31,6 +31,8 @@ use gatepost_store::{StoreChange, Ticket};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::moved_session::{ClaimWait, SessionName, SessionUse};
+
 /// Other servers that share topics with this one.
 pub trait OtherNodes: Send + Sync {
     /// A filter got its first subscriber of this server, or lost its last one. Called in the order
@@ -58,6 +60,17 @@ pub trait OtherNodes: Send + Sync {
     /// Appends publications to the log, in their order. The ticket is committed when the log has
     /// stored them.
     fn append(&self, batch: LoggedBatch<'_>) -> Ticket;
+
+    /// Takes a session over from the node that has it, so that a client can use it here. When the
+    /// wait ends with success, the session is here, or there is none.
+    fn claim(&self, name: &SessionName, purpose: SessionUse) -> ClaimWait;
+
+    /// A client with a session that ends with its connection has connected here. Other nodes end
+    /// their sessions of this name.
+    fn replace_elsewhere(&self, name: &SessionName);
+
+    /// A persistent session of this server has ended.
+    fn session_ended(&self, name: &SessionName);
 
     /// The state, for operators.
     fn status(&self) -> NodesStatus;
@@ -122,6 +135,10 @@ pub struct NodesStatus {
     pub log_unread: u64,
     /// Entries that the log had removed before this node read them.
     pub log_missed: u64,
+    /// Sessions that came from other nodes.
+    pub sessions_adopted: u64,
+    /// Sessions that went to other nodes.
+    pub sessions_released: u64,
     /// Topics whose retained message the other nodes do not have yet.
     pub retained_unsent: u64,
     /// Subscriptions that were answered before every other node had confirmed them.

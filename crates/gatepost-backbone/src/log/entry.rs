@@ -15,6 +15,13 @@ const IS_KEPT: u8 = 1;
 /// The bytes before each publication.
 const PREFIX_BYTES: usize = 9;
 
+/// The origin of an entry that says nothing about it.
+pub(crate) const NO_ORIGIN: BundleOrigin = BundleOrigin {
+    node: 0,
+    run: 0,
+    number: 0,
+};
+
 /// A publication of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EntryPublication {

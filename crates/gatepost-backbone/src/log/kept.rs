@@ -11,16 +11,10 @@ use gatepost_message::MessageId;
 use gatepost_store::{Store, StoreChange, StoreError};
 
 use super::entry;
-use crate::encoding::{self, BundleOrigin};
+use crate::encoding;
 
 /// The key space of these records; keys are the ids of the publications.
 const SPACE: &str = "backbone.kept";
-/// A record has the form of an entry, whose origin says nothing.
-const ORIGIN: BundleOrigin = BundleOrigin {
-    node: 0,
-    run: 0,
-    number: 0,
-};
 
 fn key(id: MessageId) -> Bytes {
     let mut key = BytesMut::new();
@@ -30,7 +24,7 @@ fn key(id: MessageId) -> Bytes {
 
 /// The change that stores a publication.
 pub(crate) fn put(logged: &LoggedPublication) -> StoreChange {
-    let mut value = encoding::begin(ORIGIN);
+    let mut value = encoding::begin(entry::NO_ORIGIN);
     entry::push(&mut value, logged, true);
     StoreChange::PutRecord {
         space: SPACE,

@@ -11,6 +11,7 @@
 //! - `entry.rs`: entries as bytes;
 //! - `append_queue/`: the publications of this node, until the log has them;
 //! - `position.rs`, `progress.rs`: how far this node has delivered;
+//! - `pause.rs`: pauses of delivery, in which a session joins;
 //! - `kept.rs`: publications in the database until they were read back.
 //!
 //! Invariants:
@@ -25,6 +26,7 @@ mod bounds;
 pub(crate) mod entry;
 pub(crate) mod kept;
 mod partition;
+mod pause;
 pub(crate) mod position;
 mod progress;
 
@@ -39,6 +41,8 @@ use gatepost_store::{Store, StoreError, Ticket};
 use crate::settings::BackboneSettings;
 use append_queue::{Append, AppendQueue, PendingAppend};
 use bounds::AppendBounds;
+use pause::DeliveryPause;
+use position::LogPosition;
 use progress::ReadProgress;
 
 /// The interval at which overdue publications are failed.
@@ -53,6 +57,7 @@ pub(crate) struct Log {
     pub(crate) store: Store,
     /// Entries that the log had removed before this node read them.
     missed: AtomicU64,
+    pub(crate) pause: DeliveryPause,
 }
 
 /// One partition.
@@ -97,6 +102,7 @@ impl Log {
             bounds,
             store,
             missed: AtomicU64::new(0),
+            pause: DeliveryPause::new(),
         })
     }
 
@@ -138,6 +144,18 @@ impl Log {
             });
         }
         ticket
+    }
+
+    /// The positions up to which this node has delivered, by partition; `None` before it has
+    /// found all of them, or if it must return to an earlier one.
+    pub(crate) fn positions(&self) -> Option<Vec<LogPosition>> {
+        let partitions = self.partitions.iter();
+        partitions
+            .map(|partition| {
+                let progress = &partition.progress;
+                progress.delivered().filter(|_| !progress.has_failed())
+            })
+            .collect()
     }
 
     /// Publications that the log has not acknowledged.

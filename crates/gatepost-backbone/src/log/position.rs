@@ -46,12 +46,23 @@ impl LogPosition {
         }
     }
 
+    /// Whether a publication of an entry was delivered.
+    pub(crate) const fn includes(&self, sequence: u64, index: usize) -> bool {
+        sequence < self.sequence
+            || sequence == self.sequence && (index as u64) < self.delivered as u64
+    }
+
+    /// Appends its bytes.
+    pub(crate) fn push(&self, buffer: &mut BytesMut) {
+        buffer.put_u64(self.stream);
+        buffer.put_u64(self.sequence);
+        buffer.put_u32(self.delivered);
+    }
+
     /// The change that stores it.
     pub(crate) fn put(&self, partition: u16) -> StoreChange {
         let mut value = BytesMut::with_capacity(BYTES);
-        value.put_u64(self.stream);
-        value.put_u64(self.sequence);
-        value.put_u32(self.delivered);
+        self.push(&mut value);
         StoreChange::PutRecord {
             space: SPACE,
             key: key(partition),
@@ -107,5 +118,8 @@ mod tests {
         assert_eq!((within.next_sequence(), within.delivered_of(9)), (9, 3));
         assert_eq!(within.delivered_of(10), 0);
         assert_eq!(LogPosition::after(0, 9).next_sequence(), 10);
+        let includes = [(8, 7), (9, 2), (9, 3), (10, 0)]
+            .map(|(sequence, index)| within.includes(sequence, index));
+        assert_eq!(includes, [true, true, false, false]);
     }
 }

@@ -87,6 +87,13 @@ impl ReadProgress {
         first.map(|(ticket, _)| ticket.clone())
     }
 
+    /// Whether a batch could not be stored, so that reading will return to an earlier position.
+    pub(crate) fn has_failed(&self) -> bool {
+        let state = self.0.lock();
+        let mut outcomes = state.uncommitted.iter().map(|(ticket, _)| ticket.outcome());
+        outcomes.any(|outcome| matches!(outcome, Some(Err(_))))
+    }
+
     /// Takes the known outcomes. After a failure, reading returns to the last safe position.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         let mut state = self.0.lock();
@@ -159,7 +166,9 @@ mod tests {
         assert!(progress.overdue(2).is_none() && progress.overdue(1).is_some());
         first.decide(Ok(()));
         progress.settle().expect("the first is stored");
+        assert!(!progress.has_failed());
         second.decide(Err(closed()));
+        assert!(progress.has_failed());
         assert!(progress.settle().is_err());
         assert_eq!(progress.delivered(), Some(at(5)));
         progress.settle().expect("nothing is undecided");

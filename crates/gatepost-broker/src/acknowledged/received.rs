@@ -65,6 +65,21 @@ impl ReceivedIds {
         }
     }
 
+    /// The identifiers, if it is known of each that its publication was received.
+    pub(crate) fn settled(&mut self) -> Option<Vec<u16>> {
+        let ids: Vec<NonZeroU16> = self.0.keys().copied().collect();
+        let mut settled = Vec::new();
+        for id in ids {
+            match self.receipt(id) {
+                Receipt::Received => settled.push(id.get()),
+                Receipt::Unknown => {}
+                Receipt::Undecided | Receipt::Submitted(_) => return None,
+            }
+        }
+        settled.sort_unstable();
+        Some(settled)
+    }
+
     pub(crate) fn begin_judging(&mut self, packet_id: NonZeroU16) {
         self.0.insert(packet_id, ReceptionState::Judged);
     }

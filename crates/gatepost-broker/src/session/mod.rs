@@ -34,6 +34,7 @@ use crate::clock::BrokerClock;
 use crate::counters::{Counters, DropCause, DropCounters};
 use crate::encoder::WireFormat;
 use crate::limits::{Limit, LimitCounters};
+use crate::moved_session::SessionName;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::trace::StepOutcome;
 pub(crate) use deliver::expiry_left;
@@ -126,6 +127,8 @@ pub struct Session {
     pub(crate) filters: Mutex<SessionFilters>,
     /// Rises with each connection, so that an old connection's task cannot act for a new one.
     pub(crate) epoch: AtomicU64,
+    /// Connections whose task has not ended, the present one and earlier ones.
+    pub(crate) attachments: AtomicU32,
     connected: AtomicBool,
     /// Whether its queue is not in memory (see `sessions_on_disk.rs`).
     on_disk: AtomicBool,
@@ -161,6 +164,7 @@ impl Session {
             state: Mutex::default(),
             filters: Mutex::default(),
             epoch: AtomicU64::new(0),
+            attachments: AtomicU32::new(0),
             connected: AtomicBool::new(false),
             on_disk: AtomicBool::new(false),
             congested: AtomicBool::new(false),
@@ -175,6 +179,15 @@ impl Session {
     /// The client's own id, or the one that the broker chose.
     pub fn client_id(&self) -> &str {
         &self.client_id
+    }
+
+    /// The name of the session, given its state.
+    pub(crate) fn name_of(&self, state: &SessionState) -> SessionName {
+        SessionName::new(state.user.clone(), self.client_id.clone())
+    }
+
+    pub(crate) fn name(&self) -> SessionName {
+        self.name_of(&self.state.lock())
     }
 
     pub(crate) fn is_connected(&self) -> bool {

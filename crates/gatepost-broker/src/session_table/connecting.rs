@@ -8,10 +8,11 @@ use bytes::BytesMut;
 use gatepost_message::MessageId;
 use gatepost_store::{StoreError, Ticket};
 
-use super::{AttachedSession, SessionKey, SessionTable};
+use super::{AttachedSession, SessionTable};
 use crate::connect::{ConnectError, ConnectOptions, ConnectionGreeting};
 use crate::counters::Counters;
 use crate::limits::Limit;
+use crate::moved_session::SessionName;
 use crate::session::{
     DeferredEffects, DisconnectCause, LiveLink, Session, SessionState, TopicAliases,
 };
@@ -19,14 +20,14 @@ use crate::session::{
 /// The session that waits for a client. A session from before there were users is
 /// assigned to the first user who logs in.
 fn waiting_session(
-    sessions: &mut HashMap<SessionKey, Arc<Session>>,
-    key: &SessionKey,
+    sessions: &mut HashMap<SessionName, Arc<Session>>,
+    key: &SessionName,
 ) -> Option<Arc<Session>> {
     if let Some(session) = sessions.get(key) {
         return Some(session.clone());
     }
     key.user.as_ref()?;
-    let session = sessions.remove(&SessionKey::new(None, key.client_id.clone()))?;
+    let session = sessions.remove(&SessionName::new(None, key.client_id.clone()))?;
     sessions.insert(key.clone(), session.clone());
     Some(session)
 }
@@ -47,7 +48,7 @@ impl SessionTable {
         };
         let mut all_effects = Vec::new();
         let mut sessions = self.by_key.lock();
-        let key = SessionKey::new(options.user.clone(), client_id.clone());
+        let key = SessionName::new(options.user.clone(), client_id.clone());
         let mut found = waiting_session(&mut sessions, &key);
         if let Some(earlier) = found.take_if(|earlier| self.is_over(earlier, options.clean_start)) {
             sessions.remove(&key);
@@ -171,7 +172,7 @@ impl SessionTable {
 
     /// Takes the session over from its present connection, if it has one. Due effects of an earlier
     /// one remain due.
-    fn take_over(
+    pub(super) fn take_over(
         &self,
         session: &Arc<Session>,
         state: &mut SessionState,

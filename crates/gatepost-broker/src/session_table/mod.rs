@@ -1,6 +1,7 @@
 //! All sessions by client id: their start, their takeover by another connection, and their end.
 
 mod connecting;
+mod moving;
 mod settling;
 
 use std::collections::HashMap;
@@ -15,29 +16,10 @@ use smallvec::SmallVec;
 use crate::connect::ConnectionClose;
 use crate::held_wills::HeldWills;
 use crate::limits::TokenBucket;
+use crate::moved_session::SessionName;
 use crate::session::{DeferredEffects, DisconnectCause, Session};
 use crate::shared::BrokerShared;
 use crate::uncommitted::UncommittedEffects;
-
-/// The key of a session. Client ids are per user: a client can neither take over nor block the
-/// session of another user by its client id.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct SessionKey {
-    /// `None` for clients that did not log in.
-    user: Option<Arc<str>>,
-    client_id: Arc<str>,
-}
-
-impl SessionKey {
-    fn new(user: Option<Arc<str>>, client_id: Arc<str>) -> Self {
-        Self { user, client_id }
-    }
-
-    fn of(session: &Session) -> Self {
-        let user = session.lock().user.clone();
-        Self::new(user, session.client_id.clone())
-    }
-}
 
 /// A session with its new connection.
 pub(crate) struct AttachedSession {
@@ -52,7 +34,7 @@ pub(crate) struct AttachedSession {
 /// The table of sessions, and the limits on connections.
 pub(crate) struct SessionTable {
     shared: Arc<BrokerShared>,
-    by_key: Mutex<HashMap<SessionKey, Arc<Session>>>,
+    by_key: Mutex<HashMap<SessionName, Arc<Session>>>,
     /// Present if the settings limit the rate.
     connect_rate: Option<Mutex<TokenBucket>>,
     /// Connections of each user, if the settings limit them.
@@ -88,13 +70,13 @@ impl SessionTable {
 
     /// The session of this client id that belongs to no user.
     pub(crate) fn find(&self, client_id: &str) -> Option<Arc<Session>> {
-        let key = SessionKey::new(None, client_id.into());
+        let key = SessionName::new(None, client_id.into());
         self.by_key.lock().get(&key).cloned()
     }
 
     /// Adds a session that an earlier run of the server stored; returns the one that it replaces.
     pub(crate) fn restore(&self, session: Arc<Session>) -> Option<Arc<Session>> {
-        self.by_key.lock().insert(SessionKey::of(&session), session)
+        self.by_key.lock().insert(session.name(), session)
     }
 
     /// Ends the connection of this epoch.
@@ -116,7 +98,7 @@ impl SessionTable {
             }
             if state.expiry.is_zero() {
                 drop(state);
-                sessions.remove(&SessionKey::of(session));
+                sessions.remove(&session.name());
                 let ended = self.end_session(session);
                 effects.will = ended.will;
                 effects.changes.extend(ended.changes);
@@ -160,6 +142,9 @@ impl SessionTable {
             if let Some(mut persistent) = queue.and_then(|mut queue| queue.end()) {
                 effects.follows_failed = persistent.unmet_prerequisite().is_some();
                 effects.changes.extend(persistent.changes);
+                if let Some(nodes) = &self.shared.nodes {
+                    nodes.session_ended(&session.name_of(&state));
+                }
             }
         }
         let filters = std::mem::take(&mut *session.filters.lock());
@@ -172,7 +157,7 @@ impl SessionTable {
     /// The sessions of this client id: those of this user, if one is given.
     pub(crate) fn all_of(&self, client_id: &str, user: Option<&str>) -> Vec<Arc<Session>> {
         let sessions = self.by_key.lock();
-        let is_it = |key: &SessionKey| {
+        let is_it = |key: &SessionName| {
             let of_user = user.is_none_or(|user| user == key.user.as_deref().unwrap_or_default());
             of_user && &*key.client_id == client_id
         };
@@ -214,7 +199,7 @@ impl SessionTable {
         if !session.lock().has_expired(now) {
             return None;
         }
-        table.remove(&SessionKey::of(session));
+        table.remove(&session.name());
         Some(self.end_session(session))
     }
 }

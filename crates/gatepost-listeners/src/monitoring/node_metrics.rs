@@ -59,6 +59,20 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
         nodes.log_missed,
     );
     page.value(
+        counter(
+            "gatepost_backbone_sessions_adopted_total",
+            "Sessions that came from other nodes, with their clients.",
+        ),
+        nodes.sessions_adopted,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_sessions_released_total",
+            "Sessions that went to other nodes, with their clients.",
+        ),
+        nodes.sessions_released,
+    );
+    page.value(
         gauge(
             "gatepost_backbone_retained_unsent",
             "Topics whose retained message the other nodes do not have yet.",

@@ -116,6 +116,10 @@ pub struct ClusterState {
     pub log_unread: u64,
     /// Topics whose retained message the other nodes do not have yet.
     pub retained_unsent: u64,
+    /// Sessions that came from other nodes since the start.
+    pub sessions_adopted: u64,
+    /// Sessions that went to other nodes since the start.
+    pub sessions_released: u64,
 }
 
 impl From<NodesStatus> for ClusterState {
@@ -130,6 +134,8 @@ impl From<NodesStatus> for ClusterState {
             log_waiting: status.log_waiting,
             log_unread: status.log_unread,
             retained_unsent: status.retained_unsent,
+            sessions_adopted: status.sessions_adopted,
+            sessions_released: status.sessions_released,
         }
     }
 }

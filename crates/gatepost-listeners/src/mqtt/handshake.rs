@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_broker::{
     Attachment, Broker, ConnectError, ConnectOptions, Connected, ConnectionGreeting,
-    IN_PROCESS_PREFIX, RuleViolation, SessionWill,
+    IN_PROCESS_PREFIX, RuleViolation, SessionName, SessionWill,
 };
 use gatepost_message::{BRIDGE_STATE_BYTES_MAX, Publication, Topic, is_bridge_state};
 use gatepost_mqtt::{
@@ -120,9 +120,42 @@ impl OpeningConnection<'_> {
         let login = log_in(self, input, &connect, &requested)
             .await
             .map_err(|reason| reason.and_then(refuse))?;
+        self.claim_session(&connect, &requested, &login)
+            .await
+            .map_err(refuse)?;
         let mut opened = connect_session(&connect, &requested, login, self)?;
         opened.greet().await?;
         Ok(opened)
+    }
+}
+
+impl OpeningConnection<'_> {
+    /// Waits until the client's session is on this node, if the server has several.
+    async fn claim_session(
+        &self,
+        connect: &Connect<'_>,
+        requested: &ConnectProperties<'_>,
+        login: &MqttLogin,
+    ) -> Result<(), Reason> {
+        if connect.client_id.is_empty() {
+            return Ok(()); // A name that the broker chooses is new.
+        }
+        let broker = &self.context.broker;
+        let user = login.identity.as_ref().and_then(Identity::user);
+        let name = SessionName {
+            user: user.map(Arc::from),
+            client_id: Arc::from(connect.client_id),
+        };
+        let expiry_max = broker.settings().session_expiry_max.duration();
+        let expiry = expiry(requested.expiry_seconds).min(expiry_max);
+        let Some(claim) = broker.claim_session(&name, connect.clean_start, expiry) else {
+            return Ok(());
+        };
+        claim.await.map_err(|error| {
+            tracing::warn!(target: "mqtt", peer = %self.peer, client = connect.client_id, %error,
+                "refused: its session is not here");
+            Reason::SERVER_UNAVAILABLE
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use super::support::{Client, Gateway, await_some, post, root, run, text_of};
 use super::{PLAIN, await_joined, metric, node, publish, readyz, two_nodes};
 
 /// mosquitto_sub with a session that outlives its connection.
-fn kept_session(gateway: &Gateway, id: &str, filter: &str, more: &[&str]) -> Client {
+pub(crate) fn kept_session(gateway: &Gateway, id: &str, filter: &str, more: &[&str]) -> Client {
     let port = gateway.port("mqtt");
     let arguments = [
         "-p", &port, "-V", "5", "-c", "-x", "3600", "-i", id, "-q", "2", "-F", "%t %p %q", "-d",
@@ -18,7 +18,7 @@ fn kept_session(gateway: &Gateway, id: &str, filter: &str, more: &[&str]) -> Cli
 }
 
 /// The messages among a client's lines.
-fn messages(client: &mut Client, topic: &str) -> Vec<String> {
+pub(crate) fn messages(client: &mut Client, topic: &str) -> Vec<String> {
     let seen = client.seen().iter();
     seen.filter(|line| line.starts_with(topic))
         .cloned()
@@ -26,7 +26,7 @@ fn messages(client: &mut Client, topic: &str) -> Vec<String> {
 }
 
 /// Waits until a node has read the log.
-fn await_read(gateway: &Gateway) {
+pub(crate) fn await_read(gateway: &Gateway) {
     await_some("the log is read", || {
         let is_read = metric(gateway, "gatepost_backbone_log_unread ") == 0
             && metric(gateway, "gatepost_backbone_log_waiting ") == 0;

@@ -7,6 +7,7 @@ mod support;
 mod clients;
 mod faults;
 mod log;
+mod moves;
 mod nats;
 mod network;
 mod refusals;

@@ -87,7 +87,9 @@ function showNodes(now) {
   $("nodes-card").hidden = !cluster;
   if (!cluster) return;
   const unsent = cluster.retained_unsent ? `, ${number(cluster.retained_unsent)} retained messages not sent yet` : "";
-  $("nodes-status").textContent = `${number(cluster.forwarded)} messages to other nodes, ${number(cluster.received)} from them${unsent}`;
+  const moved = cluster.sessions_adopted + cluster.sessions_released
+    ? `; ${number(cluster.sessions_adopted)} sessions came from other nodes, ${number(cluster.sessions_released)} went to them` : "";
+  $("nodes-status").textContent = `${number(cluster.forwarded)} messages to other nodes, ${number(cluster.received)} from them${unsent}${moved}`;
   fill("nodes", cluster.nodes.map((node) => {
     const isThis = node.node === cluster.node;
     return [cell(element("span", { class: isThis && cluster.trouble ? "dot" : "dot open" }, String(node.node), element("span", { class: "quiet" }, isThis ? " this node" : ""))),

@@ -1,0 +1,285 @@
+//! Sessions that join this node.
+//!
+//! The content of a session goes up to some position in the log, and this node has delivered
+//! further than that. The delivery of the log pauses, the session receives what lies in between,
+//! and joins. Its rows, those deliveries and this node's positions are stored in one commit, so
+//! after a crash of this node the session is here as a whole, or not at all.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::stream::Stream;
+use futures_util::StreamExt as _;
+use gatepost_broker::{ClaimError, LoggedPublication, SessionAdoption};
+use gatepost_store::{StoreChange, StoreError};
+use std::sync::atomic::Ordering;
+use tokio::sync::{mpsc, oneshot};
+
+use super::MoveContext;
+use super::directory::SessionId;
+use super::transfer::SessionTransfer;
+use crate::error::BackboneError;
+use crate::log::entry;
+use crate::log::position::LogPosition;
+
+/// Sessions that join in one pause.
+const BATCH_MAX: usize = 256;
+/// The interval at which this node's positions are compared with those of the sessions.
+const REACHED_EVERY: Duration = Duration::from_millis(2);
+/// The longest time for the entries that sessions have missed.
+const READ_TIME_MAX: Duration = Duration::from_secs(4);
+
+/// A session that is to join.
+pub(super) struct AdoptionRequest {
+    pub(super) transfer: SessionTransfer,
+    /// The claim of this node.
+    pub(super) claim: u64,
+    /// Changes of the same commit.
+    pub(super) changes: Vec<StoreChange>,
+    pub(super) deadline: Instant,
+    pub(super) reply: oneshot::Sender<Result<(), ClaimError>>,
+}
+
+/// A publication of the log, and its place there.
+struct MissedPublication {
+    sequence: u64,
+    index: usize,
+    logged: Arc<LoggedPublication>,
+}
+
+/// Lets sessions join for as long as the connection lasts.
+pub(super) async fn run(
+    context: MoveContext,
+    mut waiting: mpsc::Receiver<AdoptionRequest>,
+) -> BackboneError {
+    loop {
+        let mut batch = Vec::new();
+        if waiting.recv_many(&mut batch, BATCH_MAX).await == 0 {
+            return BackboneError::Lost("sessions are not adopted".to_owned());
+        }
+        let batch = context.reached(batch).await;
+        if let Err(error) = context.adopt_all(batch).await {
+            return error;
+        }
+    }
+}
+
+impl MoveContext {
+    /// Waits until this node has delivered what the sessions have received. Those for which that
+    /// takes too long are refused.
+    async fn reached(&self, mut batch: Vec<AdoptionRequest>) -> Vec<AdoptionRequest> {
+        let mut reached = Vec::new();
+        while !batch.is_empty() {
+            let positions = self.shared.log.positions();
+            let mut rest = Vec::new();
+            for request in batch {
+                let own = positions.as_deref();
+                if own.is_some_and(|own| is_reached(own, &request.transfer.positions)) {
+                    reached.push(request);
+                } else if Instant::now() >= request.deadline {
+                    let _ = request.reply.send(Err(ClaimError::NotJoined));
+                } else {
+                    rest.push(request);
+                }
+            }
+            batch = rest;
+            if !reached.is_empty() {
+                // The others join in a later pause.
+                for request in batch.drain(..) {
+                    let adoptions = self.adoptions.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(REACHED_EVERY).await;
+                        let _ = adoptions.send(request).await;
+                    });
+                }
+            } else if !batch.is_empty() {
+                tokio::time::sleep(REACHED_EVERY).await;
+            }
+        }
+        reached
+    }
+
+    async fn adopt_all(&self, batch: Vec<AdoptionRequest>) -> Result<(), BackboneError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let log = &self.shared.log;
+        let pause = log.pause.begin();
+        // A position may only be stored after everything before it.
+        let settled = self.settle().await;
+        let positions = log.positions().filter(|_| settled.is_ok());
+        let Some(positions) = positions else {
+            refuse(batch, "earlier messages of the cluster could not be stored");
+            return Ok(());
+        };
+        let mut missed = Vec::new();
+        for (index, own) in positions.iter().enumerate() {
+            let from = batch
+                .iter()
+                .map(|request| request.transfer.positions[index]);
+            let from = from.min_by_key(|position| (position.sequence, position.delivered));
+            let of_partition = match from {
+                Some(from) if is_before(&from, own) => self.read(index, from, own).await?,
+                _ => Vec::new(),
+            };
+            missed.push(of_partition);
+        }
+        for request in batch {
+            self.adopt(request, &positions, &missed);
+        }
+        drop(pause);
+        Ok(())
+    }
+
+    async fn settle(&self) -> Result<(), StoreError> {
+        for partition in &self.shared.log.partitions {
+            while let Some(ticket) = partition.progress.overdue(0) {
+                ticket.committed().await?;
+                // A failure is left to the reader, which has to return to an earlier position.
+                if partition.progress.has_failed() {
+                    return Err(StoreError::Closed);
+                }
+                partition.progress.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The publications of a partition after `from`, up to this node's position.
+    async fn read(
+        &self,
+        index: usize,
+        from: LogPosition,
+        until: &LogPosition,
+    ) -> Result<Vec<MissedPublication>, BackboneError> {
+        let reading = read_entries(&self.log[index], from, until);
+        match tokio::time::timeout(READ_TIME_MAX, reading).await {
+            Ok(read) => read,
+            Err(_) => Err(BackboneError::Lost("the log does not answer".to_owned())),
+        }
+    }
+
+    /// Adds a session, and answers when it is stored.
+    fn adopt(
+        &self,
+        request: AdoptionRequest,
+        positions: &[LogPosition],
+        missed: &[Vec<MissedPublication>],
+    ) {
+        let AdoptionRequest {
+            transfer,
+            claim,
+            mut changes,
+            reply,
+            ..
+        } = request;
+        let SessionTransfer {
+            session,
+            positions: received,
+        } = transfer;
+        let numbers = 1_u16..;
+        changes.extend(numbers.zip(positions).map(|(number, one)| one.put(number)));
+        let of_session = received.iter().zip(missed).flat_map(|(received, missed)| {
+            let is_missed = |one: &&MissedPublication| !received.includes(one.sequence, one.index);
+            missed
+                .iter()
+                .filter(is_missed)
+                .map(|one| one.logged.clone())
+        });
+        let missed = of_session.collect();
+        let (name, id) = (session.name.clone(), SessionId::of(&session.name));
+        let moves = &self.shared.moves;
+        moves.own.lock().insert(id, claim);
+        moves.adopted.fetch_add(1, Ordering::Relaxed);
+        let adopted = self.broker.adopt_session(SessionAdoption {
+            session,
+            missed,
+            changes,
+        });
+        let context = self.clone();
+        // The end of the connection does not end this wait: the session is here until its commit
+        // has failed.
+        tokio::spawn(async move {
+            let stored = match adopted {
+                Ok(ticket) => ticket.committed().await,
+                Err(error) => Err(error),
+            };
+            if stored.is_err() {
+                context.shared.moves.own.lock().remove(&id);
+                context.broker.disown_session(&name);
+            }
+            let answer = stored.map_err(|error| ClaimError::NotStored(error.to_string()));
+            let _ = reply.send(answer);
+        });
+    }
+}
+
+fn refuse(batch: Vec<AdoptionRequest>, reason: &str) {
+    for request in batch {
+        let _ = request
+            .reply
+            .send(Err(ClaimError::NotStored(reason.to_owned())));
+    }
+}
+
+/// Whether this node's positions are not before those of a session. A partition that another
+/// stream has replaced has nothing in common with the earlier one.
+fn is_reached(own: &[LogPosition], of_session: &[LogPosition]) -> bool {
+    own.len() == of_session.len()
+        && own
+            .iter()
+            .zip(of_session)
+            .all(|(own, of_session)| own.stream != of_session.stream || !is_before(own, of_session))
+}
+
+fn is_before(one: &LogPosition, other: &LogPosition) -> bool {
+    one.stream == other.stream && (one.sequence, one.delivered) < (other.sequence, other.delivered)
+}
+
+async fn read_entries(
+    stream: &Stream,
+    from: LogPosition,
+    until: &LogPosition,
+) -> Result<Vec<MissedPublication>, BackboneError> {
+    let failed = |error: String| BackboneError::request("reading the log", error);
+    let config = OrderedConfig {
+        deliver_policy: DeliverPolicy::ByStartSequence {
+            start_sequence: from.next_sequence(),
+        },
+        ..OrderedConfig::default()
+    };
+    let consumer = stream.create_consumer(config).await;
+    let consumer = consumer.map_err(|error| failed(error.to_string()))?;
+    let messages = consumer.messages().await;
+    let mut messages = messages.map_err(|error| failed(error.to_string()))?;
+    let mut found = Vec::new();
+    while let Some(message) = messages.next().await {
+        let message = message.map_err(|error| failed(error.to_string()))?;
+        let info = message.info().map_err(|error| failed(error.to_string()))?;
+        let sequence = info.stream_sequence;
+        if sequence < from.next_sequence() {
+            continue;
+        }
+        if sequence <= until.sequence {
+            // What this node could not read, its sessions have not received either.
+            let (_, publications) = entry::read(message.payload.clone())
+                .unwrap_or_else(|_| (entry::NO_ORIGIN, Vec::new()));
+            for (index, one) in publications.into_iter().enumerate() {
+                if until.includes(sequence, index) && !one.logged.publication.topic.is_internal() {
+                    let logged = Arc::new(one.logged);
+                    found.push(MissedPublication {
+                        sequence,
+                        index,
+                        logged,
+                    });
+                }
+            }
+        }
+        if sequence >= until.sequence {
+            return Ok(found);
+        }
+    }
+    Err(BackboneError::Lost("the log ended".to_owned()))
+}

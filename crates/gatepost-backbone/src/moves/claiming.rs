@@ -1,0 +1,369 @@
+//! A claim: this node gets the session of a client that has connected to it.
+
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use gatepost_broker::{ClaimError, SessionName, SessionUse};
+use gatepost_store::StoreChange;
+use tokio::sync::oneshot;
+
+use super::adopting::AdoptionRequest;
+use super::directory::{Ownership, SessionId};
+use super::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
+use super::transfer::{self, Piece, SessionTransfer};
+use super::{CLAIM_TIME_MAX, ClaimRequest, MoveContext};
+use crate::encoding::EncodingError;
+use crate::error::BackboneError;
+use crate::shared::Shared;
+
+/// The time for an answer; then the question is repeated.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+/// The pause before a question is repeated.
+const REPEAT_AFTER: Duration = Duration::from_millis(10);
+/// The attempts to tell an earlier owner that the content is stored.
+const REMOVE_ATTEMPTS: usize = 3;
+
+/// The mark of a claim that is being made, until it is dropped.
+struct ClaimMark<'a> {
+    shared: &'a Shared,
+    id: SessionId,
+}
+
+impl Drop for ClaimMark<'_> {
+    fn drop(&mut self) {
+        self.shared.moves.claiming.lock().remove(&self.id);
+        self.shared.moves.freed.notify_waiters();
+    }
+}
+
+/// The end of a claim that did not succeed.
+enum ClaimEnd {
+    /// The client is told.
+    Refused(ClaimError),
+    /// The engine fails; the client is told that this node is not in its cluster.
+    Engine(BackboneError),
+}
+
+impl From<BackboneError> for ClaimEnd {
+    fn from(error: BackboneError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<ClaimError> for ClaimEnd {
+    fn from(error: ClaimError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Makes a claim, and answers the client's connection.
+pub(super) async fn claim(context: MoveContext, request: ClaimRequest) {
+    let ClaimRequest {
+        name,
+        purpose,
+        reply,
+    } = request;
+    if reply.is_closed() {
+        return; // The client has gone.
+    }
+    let claiming = SessionClaim {
+        id: SessionId::of(&name),
+        deadline: Instant::now() + CLAIM_TIME_MAX,
+        context: &context,
+        name,
+    };
+    // A claim is finished even if the client does not wait: this node may have to deny the session
+    // only when nothing of it is being stored.
+    let answer = claiming.make(purpose).await.map_err(|end| {
+        let client = &*claiming.name.client_id;
+        match end {
+            ClaimEnd::Refused(error) => error,
+            ClaimEnd::Engine(error) => {
+                tracing::warn!(target: "backbone", client, %error, "a session was not claimed");
+                ClaimError::NotJoined
+            }
+        }
+    });
+    let _ = reply.send(answer);
+}
+
+struct SessionClaim<'a> {
+    context: &'a MoveContext,
+    name: SessionName,
+    id: SessionId,
+    deadline: Instant,
+}
+
+impl SessionClaim<'_> {
+    async fn make(&self, purpose: SessionUse) -> Result<(), ClaimEnd> {
+        let mark = self.begin().await;
+        let shared = mark.shared;
+        // An earlier claim of the same client may have brought the session.
+        let is_here = purpose != SessionUse::Replace
+            && self.context.broker.has_persistent_session(&self.name);
+        if is_here {
+            return Ok(());
+        }
+        if purpose == SessionUse::Finish && self.context.directory.find(self.id).await?.is_none() {
+            self.context.announce_replaced(&self.name, 0).await?;
+            return Ok(());
+        }
+        let (ownership, revision) = self.write(purpose).await?;
+        shared
+            .moves
+            .claiming
+            .lock()
+            .insert(self.id, Some(ownership.claim));
+        if purpose == SessionUse::Replace {
+            shared.moves.own.lock().insert(self.id, ownership.claim);
+            let announced = self.context.announce_replaced(&self.name, ownership.claim);
+            announced.await?;
+            return Ok(());
+        }
+        match self.fetch(&ownership).await? {
+            Some((transfer, of_own)) => self.adopt(&ownership, transfer, of_own).await?,
+            None => {
+                shared.moves.own.lock().insert(self.id, ownership.claim);
+            }
+        }
+        self.clear_sources(&ownership, revision).await;
+        Ok(())
+    }
+
+    /// Waits until no other claim of the session is being made here.
+    async fn begin(&self) -> ClaimMark<'_> {
+        let shared = &*self.context.shared;
+        loop {
+            let freed = shared.moves.freed.notified();
+            let is_first = {
+                let mut claiming = shared.moves.claiming.lock();
+                let is_first = !claiming.contains_key(&self.id);
+                if is_first {
+                    claiming.insert(self.id, None);
+                }
+                is_first
+            };
+            if is_first {
+                return ClaimMark {
+                    shared,
+                    id: self.id,
+                };
+            }
+            freed.await;
+        }
+    }
+
+    /// Writes the claim into the directory; returns it with the revision of the key.
+    async fn write(&self, purpose: SessionUse) -> Result<(Ownership, u64), ClaimEnd> {
+        let (directory, node) = (&self.context.directory, self.context.shared.node);
+        loop {
+            let Some((found, revision)) = directory.find(self.id).await? else {
+                let first = Ownership::first(node);
+                match directory.create(self.id, &first).await? {
+                    Some(revision) => return Ok((first, revision)),
+                    None => continue,
+                }
+            };
+            let takes_content = purpose != SessionUse::Replace;
+            let claimed = found.claimed_by(node, takes_content);
+            // A claim that cannot succeed now would only add to what a later one has to ask.
+            if let Some(absent) = self.absent_owner(&claimed) {
+                return Err(ClaimError::OwnerAbsent(absent).into());
+            }
+            if let Some(revision) = directory.update(self.id, &claimed, revision).await? {
+                return Ok((claimed, revision));
+            }
+        }
+    }
+
+    /// An earlier owner that is not running.
+    fn absent_owner(&self, ownership: &Ownership) -> Option<u8> {
+        let shared = &self.context.shared;
+        let alive = shared.known_nodes.alive();
+        let is_absent =
+            |node: u8| node != shared.node && !alive.iter().any(|record| record.node == node);
+        let mut sources = ownership.sources.iter().map(|(node, _)| *node);
+        sources.find(|&node| is_absent(node))
+    }
+
+    /// The content of the session, from the first source that has it, and whether that is this
+    /// node.
+    async fn fetch(
+        &self,
+        ownership: &Ownership,
+    ) -> Result<Option<(SessionTransfer, bool)>, ClaimEnd> {
+        for &(node, wanted) in &ownership.sources {
+            let mut bytes = BytesMut::new();
+            let (mut index, mut count) = (0, 1);
+            while index < count {
+                let Some(piece) = self.piece(node, wanted, ownership.claim, index).await? else {
+                    break;
+                };
+                bytes.extend_from_slice(&piece.bytes);
+                (index, count) = (index + 1, piece.count);
+            }
+            if index == 0 {
+                continue;
+            }
+            if index < count {
+                // A piece is missing: another claim has removed them.
+                return Err(ClaimError::Superseded.into());
+            }
+            let transfer = SessionTransfer::read(bytes.freeze());
+            let transfer = transfer.map_err(unreadable)?;
+            return Ok(Some((transfer, node == self.context.shared.node)));
+        }
+        Ok(None)
+    }
+
+    /// One piece of the content, `None` if the node does not have it.
+    async fn piece(
+        &self,
+        node: u8,
+        wanted: u64,
+        claim: u64,
+        index: u32,
+    ) -> Result<Option<Piece>, ClaimEnd> {
+        let shared = &self.context.shared;
+        if node == shared.node {
+            let stored = transfer::piece(&shared.log.store, self.id, wanted, index);
+            let stored = stored.map_err(|error| ClaimError::NotStored(error.to_string()))?;
+            return Ok(stored.map(Piece::read).transpose().map_err(unreadable)?);
+        }
+        let question = SessionQuestion {
+            name: self.name.clone(),
+            wanted,
+            claim,
+            request: SessionRequest::Piece(index),
+        };
+        loop {
+            match self.context.ask(node, &question).await {
+                Some(SessionAnswer::Absent | SessionAnswer::Removed) => return Ok(None),
+                Some(SessionAnswer::Superseded) => return Err(ClaimError::Superseded.into()),
+                Some(SessionAnswer::Piece(bytes)) => {
+                    return Ok(Some(Piece::read(bytes).map_err(unreadable)?));
+                }
+                Some(SessionAnswer::Busy) | None => {}
+            }
+            if Instant::now() >= self.deadline {
+                return Err(ClaimError::NotReleased(node).into());
+            }
+            tokio::time::sleep(REPEAT_AFTER).await;
+        }
+    }
+
+    /// Stores the session here. `of_own` says that its content is in this node's own records.
+    async fn adopt(
+        &self,
+        ownership: &Ownership,
+        transfer: SessionTransfer,
+        of_own: bool,
+    ) -> Result<(), ClaimEnd> {
+        let own_records = ownership.sources.iter().filter(|_| of_own);
+        let changes: Vec<StoreChange> = own_records
+            .filter(|(node, _)| *node == self.context.shared.node)
+            .map(|(_, wanted)| transfer::remove(self.id, *wanted))
+            .collect();
+        let (reply, stored) = oneshot::channel();
+        let request = AdoptionRequest {
+            transfer,
+            claim: ownership.claim,
+            changes,
+            deadline: self.deadline,
+            reply,
+        };
+        let lost = || BackboneError::Lost("sessions are not adopted".to_owned());
+        let sent = self.context.adoptions.send(request).await;
+        sent.map_err(|_| lost())?;
+        stored.await.map_err(|_| lost())??;
+        Ok(())
+    }
+
+    /// Removes the sources from the key, and the content from the sources. If that fails, it is
+    /// done when the nodes join the cluster the next time.
+    async fn clear_sources(&self, ownership: &Ownership, revision: u64) {
+        if ownership.sources.is_empty() {
+            return;
+        }
+        let cleared = Ownership {
+            sources: Vec::new(),
+            ..ownership.clone()
+        };
+        let updated = self
+            .context
+            .directory
+            .update(self.id, &cleared, revision)
+            .await;
+        if !matches!(updated, Ok(Some(_))) {
+            return;
+        }
+        let (context, name) = (self.context.clone(), self.name.clone());
+        let ownership = ownership.clone();
+        // The client does not wait for this.
+        tokio::spawn(async move {
+            for &(node, wanted) in &ownership.sources {
+                context
+                    .remove_content(node, &name, wanted, ownership.claim)
+                    .await;
+            }
+        });
+    }
+}
+
+fn unreadable(error: EncodingError) -> ClaimError {
+    ClaimError::NotStored(format!("its content: {error}"))
+}
+
+impl MoveContext {
+    /// The answer of a node, `None` if there is none.
+    async fn ask(&self, node: u8, question: &SessionQuestion) -> Option<SessionAnswer> {
+        let subject = self.shared.subjects.session_questions(node);
+        let request = self.client.request(subject, question.bytes());
+        let answered = tokio::time::timeout(ANSWERED_WITHIN, request).await;
+        let message = answered.ok()?.ok()?;
+        match SessionAnswer::read(message.payload) {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                self.shared.note_malformed(error);
+                None
+            }
+        }
+    }
+
+    /// Tells an earlier owner that the content of a session is stored.
+    async fn remove_content(&self, node: u8, name: &SessionName, wanted: u64, claim: u64) {
+        if node == self.shared.node {
+            let removal = transfer::remove(SessionId::of(name), wanted);
+            let _ = self.shared.log.store.submit_deferred([removal]);
+            return;
+        }
+        let question = SessionQuestion {
+            name: name.clone(),
+            wanted,
+            claim,
+            request: SessionRequest::Remove,
+        };
+        for _ in 0..REMOVE_ATTEMPTS {
+            if self.ask(node, &question).await == Some(SessionAnswer::Removed) {
+                return;
+            }
+        }
+    }
+
+    /// Announces that a session of this name begins here. `claim` is 0 if it ends with its
+    /// connection.
+    pub(super) async fn announce_replaced(
+        &self,
+        name: &SessionName,
+        claim: u64,
+    ) -> Result<(), BackboneError> {
+        let replaced = ReplacedSession {
+            node: self.shared.node,
+            claim,
+            name: name.clone(),
+        };
+        let subject = self.shared.subjects.replaced_sessions();
+        let published = self.client.publish(subject, replaced.bytes()).await;
+        published.map_err(|error| BackboneError::request("publishing", error))
+    }
+}

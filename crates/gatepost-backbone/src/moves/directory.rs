@@ -1,0 +1,290 @@
+//! The directory: which node has a session, in a bucket of the engine.
+//!
+//! Each persistent session has a key, written by compare-and-set. Its value names the owner, the
+//! number of the claim by which the owner got the session, and the earlier owners whose content the
+//! owner may not have yet. A session without a key belongs to the node that creates it.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::kv::{self, CreateErrorKind, Operation};
+use async_nats::jetstream::{Context, stream::StorageType};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use gatepost_broker::SessionName;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::BackboneError;
+use crate::settings::BackboneSettings;
+use crate::subjects::Subjects;
+
+/// The time for which the engine remembers that a key was removed.
+const REMOVED_FOR: Duration = Duration::from_hours(1);
+/// The header by which the engine marks removed keys.
+const OPERATION: &str = "KV-Operation";
+
+/// The identifier of a session's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SessionId(pub(crate) [u8; 16]);
+
+impl SessionId {
+    pub(crate) fn of(name: &SessionName) -> Self {
+        let mut digest = Sha256::new();
+        digest.update([u8::from(name.user.is_some())]);
+        let user = name.user.as_deref().unwrap_or_default();
+        digest.update((user.len() as u64).to_be_bytes());
+        digest.update(user);
+        digest.update(&*name.client_id);
+        let digest: [u8; 32] = digest.finalize().into();
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest[..16]);
+        Self(id)
+    }
+
+    fn key(self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+
+    fn from_key(key: &str) -> Option<Self> {
+        let number = u128::from_str_radix(key, 16).ok()?;
+        (key.len() == 32).then(|| Self(number.to_be_bytes()))
+    }
+}
+
+/// The owner of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ownership {
+    /// The number of changes of the owner.
+    pub(crate) claim: u64,
+    /// The node.
+    pub(crate) owner: u8,
+    /// The earlier owners whose content the owner may not have yet, the latest first, each with
+    /// its claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sources: Vec<(u8, u64)>,
+}
+
+impl Ownership {
+    /// The ownership of a session that no node has.
+    pub(crate) const fn first(owner: u8) -> Self {
+        Self {
+            claim: 1,
+            owner,
+            sources: Vec::new(),
+        }
+    }
+
+    /// The ownership after a claim by `node`, which does not have the session. `takes_content` says
+    /// whether the session continues.
+    pub(crate) fn claimed_by(&self, node: u8, takes_content: bool) -> Self {
+        let mut sources = Vec::new();
+        if takes_content {
+            sources.extend((self.owner != node).then_some((self.owner, self.claim)));
+            sources.extend(&self.sources);
+        }
+        Self {
+            claim: self.claim + 1,
+            owner: node,
+            sources,
+        }
+    }
+
+    /// The claim under which `node` has or had the session.
+    pub(crate) fn claim_of(&self, node: u8) -> Option<u64> {
+        let of_source = self.sources.iter().find(|(source, _)| *source == node);
+        let own = (self.owner == node).then_some(self.claim);
+        own.or(of_source.map(|(_, claim)| *claim))
+    }
+
+    fn value(&self) -> Bytes {
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+/// The directory, over one connection.
+#[derive(Clone)]
+pub(crate) struct Directory(kv::Store);
+
+impl Directory {
+    /// The bucket, which is made if it is not there.
+    pub(crate) async fn open(
+        context: &Context,
+        subjects: &Subjects,
+        settings: &BackboneSettings,
+    ) -> Result<Self, BackboneError> {
+        let name = subjects.stream("SESSIONS");
+        if let Ok(bucket) = context.get_key_value(name.clone()).await {
+            return Ok(Self(bucket));
+        }
+        let config = kv::Config {
+            bucket: name.clone(),
+            description: "the nodes that have the sessions of a Gatepost cluster".to_owned(),
+            history: 1,
+            storage: StorageType::File,
+            num_replicas: usize::from(settings.replicas),
+            limit_markers: Some(REMOVED_FOR),
+            ..kv::Config::default()
+        };
+        let made = context.create_key_value(config).await;
+        made.map(Self).map_err(|error| BackboneError::Stream {
+            stream: name,
+            replicas: settings.replicas,
+            cause: error.to_string(),
+        })
+    }
+
+    /// The owner of a session, with the revision of the key; `None` if there is no key.
+    pub(crate) async fn find(
+        &self,
+        id: SessionId,
+    ) -> Result<Option<(Ownership, u64)>, BackboneError> {
+        let entry = self.0.entry(id.key()).await;
+        let entry =
+            entry.map_err(|error| BackboneError::request("reading the directory", error))?;
+        let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else {
+            return Ok(None);
+        };
+        Ok(Some((read(&entry.value)?, entry.revision)))
+    }
+
+    /// Creates the key of a session; `None` if another node has created it.
+    pub(crate) async fn create(
+        &self,
+        id: SessionId,
+        ownership: &Ownership,
+    ) -> Result<Option<u64>, BackboneError> {
+        match self.0.create(id.key(), ownership.value()).await {
+            Ok(revision) => Ok(Some(revision)),
+            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(BackboneError::request("writing the directory", error)),
+        }
+    }
+
+    /// Changes the owner, if the key still has this revision; `None` if it has not.
+    pub(crate) async fn update(
+        &self,
+        id: SessionId,
+        ownership: &Ownership,
+        revision: u64,
+    ) -> Result<Option<u64>, BackboneError> {
+        let updated = self.0.update(id.key(), ownership.value(), revision).await;
+        match updated {
+            Ok(revision) => Ok(Some(revision)),
+            Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(None),
+            Err(error) => Err(BackboneError::request("writing the directory", error)),
+        }
+    }
+
+    /// Removes a key of this revision. Another revision stays.
+    pub(crate) async fn remove(&self, id: SessionId, revision: u64) {
+        let removed = self
+            .0
+            .purge_expect_revision_with_ttl(id.key(), revision, REMOVED_FOR)
+            .await;
+        if let Err(error) = removed {
+            tracing::debug!(target: "backbone", %error, "a key of the directory stays");
+        }
+    }
+
+    /// Visits all keys, each with its revision.
+    pub(crate) async fn each(
+        &self,
+        mut visit: impl FnMut(SessionId, Ownership, u64),
+    ) -> Result<(), BackboneError> {
+        let failed = |error: String| BackboneError::request("reading the directory", error);
+        let config = OrderedConfig {
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            filter_subject: format!("{}>", self.0.prefix),
+            ..OrderedConfig::default()
+        };
+        let info = self.0.stream.get_info().await;
+        let last = info
+            .map_err(|error| failed(error.to_string()))?
+            .state
+            .last_sequence;
+        let consumer = self.0.stream.create_consumer(config).await;
+        let mut consumer = consumer.map_err(|error| failed(error.to_string()))?;
+        let pending = consumer.info().await;
+        if last == 0
+            || pending
+                .map_err(|error| failed(error.to_string()))?
+                .num_pending
+                == 0
+        {
+            return Ok(());
+        }
+        let messages = consumer.messages().await;
+        let mut messages = messages.map_err(|error| failed(error.to_string()))?;
+        while let Some(message) = messages.next().await {
+            let message = message.map_err(|error| failed(error.to_string()))?;
+            let info = message.info().map_err(|error| failed(error.to_string()))?;
+            let id = message.subject.strip_prefix(self.0.prefix.as_str());
+            let is_removed = message.headers.as_ref().is_some_and(|headers| {
+                headers.get(OPERATION).is_some() || headers.get("Nats-Marker-Reason").is_some()
+            });
+            if let Some(id) = id.and_then(SessionId::from_key).filter(|_| !is_removed) {
+                match read(&message.payload) {
+                    Ok(ownership) => visit(id, ownership, info.stream_sequence),
+                    Err(error) => {
+                        tracing::warn!(target: "backbone", %error, "a key is passed over")
+                    }
+                }
+            }
+            if info.pending == 0 {
+                return Ok(());
+            }
+        }
+        Err(BackboneError::Lost("the directory ended".to_owned()))
+    }
+}
+
+fn read(value: &[u8]) -> Result<Ownership, BackboneError> {
+    serde_json::from_slice(value)
+        .map_err(|error| BackboneError::request("reading the directory", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_keeps_the_sources_that_the_owner_has_not_imported() {
+        let first = Ownership::first(1);
+        let second = first.claimed_by(2, true);
+        assert_eq!((second.claim, second.owner), (2, 2));
+        assert_eq!(second.sources, [(1, 1)]);
+        let third = second.claimed_by(3, true);
+        assert_eq!(third.sources, [(2, 2), (1, 1)]);
+        assert_eq!(third.claim_of(3), Some(3));
+        assert_eq!(third.claim_of(1), Some(1));
+        assert_eq!(third.claim_of(4), None);
+        // The owner claims again, as it has found nothing before.
+        assert_eq!(third.claimed_by(3, true).sources, [(2, 2), (1, 1)]);
+        assert_eq!(third.claimed_by(1, false).sources, []);
+    }
+
+    #[test]
+    fn a_key_names_one_session() {
+        let name = |user: Option<&str>, client: &str| SessionName {
+            user: user.map(Arc::from),
+            client_id: Arc::from(client),
+        };
+        let names = [
+            name(None, "a"),
+            name(Some(""), "a"),
+            name(Some("a"), ""),
+            name(Some("ab"), "c"),
+            name(Some("a"), "bc"),
+        ];
+        let ids: Vec<SessionId> = names.iter().map(SessionId::of).collect();
+        for (index, id) in ids.iter().enumerate() {
+            assert_eq!(SessionId::from_key(&id.key()), Some(*id));
+            assert!(!ids[..index].contains(id), "{:?}", names[index]);
+        }
+        assert_eq!(SessionId::from_key("12"), None);
+    }
+}

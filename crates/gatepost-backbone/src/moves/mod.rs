@@ -1,0 +1,252 @@
+//! Sessions that move between nodes, as their clients connect to other nodes.
+//!
+//! A client connects to a node that does not have its persistent session. That node claims the
+//! session in the directory by compare-and-set, asks the earlier owner for the content, and stores
+//! the content with the publications that the session has missed on the way. Then it answers the
+//! client.
+//!
+//! - `directory.rs`: the keys that say which node has a session;
+//! - `transfer.rs`: the content of a session, as bytes and as records of the earlier owner;
+//! - `question.rs`: questions between nodes, and their answers;
+//! - `claiming.rs`: the node that the client has connected to;
+//! - `adopting.rs`: there, the sessions that join, and what they have missed of the log;
+//! - `releasing.rs`: the earlier owner;
+//! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys.
+//!
+//! The order of events follows the model of `tests/handover_model`. Invariants:
+//! - A node that has released a session, or denied having it, no longer writes it. Only the claim
+//!   of the question is answered, so a question that is late finds nothing.
+//! - A claim lists the earlier owners until its node has stored the content, so a node that fails
+//!   in between loses nothing.
+//! - Nothing here waits for a lock, and no answer waits for another node: a node that is claiming
+//!   a session itself says so.
+
+mod adopting;
+mod claiming;
+mod directory;
+mod question;
+mod reconciling;
+mod releasing;
+mod transfer;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::stream::Stream;
+use gatepost_broker::{Broker, ClaimError, ClaimWait, SessionName, SessionUse};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+pub(crate) use directory::Directory;
+use directory::SessionId;
+
+use crate::error::BackboneError;
+use crate::shared::Shared;
+
+/// The longest time that a client waits for its session.
+const CLAIM_TIME_MAX: Duration = Duration::from_secs(8);
+/// Claims that wait to be begun, and ended sessions whose key is not removed.
+const WAITING_MAX: usize = 4_096;
+
+/// A claim that a client waits for.
+struct ClaimRequest {
+    name: SessionName,
+    purpose: SessionUse,
+    reply: oneshot::Sender<Result<(), ClaimError>>,
+}
+
+/// The state of moves, which outlives a connection.
+pub(crate) struct SessionMoves {
+    requests: mpsc::Sender<ClaimRequest>,
+    /// Names of sessions that other nodes are to end.
+    replacements: mpsc::Sender<SessionName>,
+    /// Sessions that have ended, each with the claim of this node.
+    ended: mpsc::Sender<(SessionName, u64)>,
+    /// The other ends of these queues, while no connection uses them.
+    queues: Mutex<Option<MoveQueues>>,
+    /// The claims of the sessions that this node has.
+    own: Mutex<HashMap<SessionId, u64>>,
+    /// Claims that are being made, each with its number once that is known.
+    claiming: Mutex<HashMap<SessionId, Option<u64>>>,
+    /// A claim has ended.
+    freed: Notify,
+    /// Released sessions whose records may not be stored yet, with the claim.
+    releasing: Mutex<HashSet<(SessionId, u64)>>,
+    adopted: AtomicU64,
+    released: AtomicU64,
+}
+
+struct MoveQueues {
+    requests: mpsc::Receiver<ClaimRequest>,
+    replacements: mpsc::Receiver<SessionName>,
+    ended: mpsc::Receiver<(SessionName, u64)>,
+}
+
+impl SessionMoves {
+    pub(crate) fn new() -> Self {
+        let (requests, waiting_requests) = mpsc::channel(WAITING_MAX);
+        let (replacements, waiting_replacements) = mpsc::channel(WAITING_MAX);
+        let (ended, waiting_ended) = mpsc::channel(WAITING_MAX);
+        Self {
+            requests,
+            replacements,
+            ended,
+            queues: Mutex::new(Some(MoveQueues {
+                requests: waiting_requests,
+                replacements: waiting_replacements,
+                ended: waiting_ended,
+            })),
+            own: Mutex::default(),
+            claiming: Mutex::default(),
+            freed: Notify::new(),
+            releasing: Mutex::default(),
+            adopted: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+        }
+    }
+
+    /// See [`gatepost_broker::OtherNodes::claim`].
+    pub(crate) fn claim(&self, name: &SessionName, purpose: SessionUse) -> ClaimWait {
+        let (reply, answer) = oneshot::channel();
+        let request = ClaimRequest {
+            name: name.clone(),
+            purpose,
+            reply,
+        };
+        let is_waiting = self.requests.try_send(request).is_ok();
+        Box::pin(async move {
+            if !is_waiting {
+                return Err(ClaimError::NotJoined);
+            }
+            match tokio::time::timeout(CLAIM_TIME_MAX, answer).await {
+                Ok(Ok(answer)) => answer,
+                // The connection to the engine ended, or there was none.
+                Ok(Err(_)) | Err(_) => Err(ClaimError::NotJoined),
+            }
+        })
+    }
+
+    /// See [`gatepost_broker::OtherNodes::replace_elsewhere`].
+    pub(crate) fn replace_elsewhere(&self, name: &SessionName) {
+        // Without a connection to the other nodes there is no way to reach them.
+        let _ = self.replacements.try_send(name.clone());
+    }
+
+    /// See [`gatepost_broker::OtherNodes::session_ended`].
+    pub(crate) fn session_ended(&self, name: &SessionName) {
+        let claim = self.own.lock().remove(&SessionId::of(name));
+        if let Some(claim) = claim {
+            // A key that stays is removed when this node joins the cluster the next time.
+            let _ = self.ended.try_send((name.clone(), claim));
+        }
+    }
+
+    pub(crate) fn adopted(&self) -> u64 {
+        self.adopted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn released(&self) -> u64 {
+        self.released.load(Ordering::Relaxed)
+    }
+
+    fn own_claim(&self, id: SessionId) -> Option<u64> {
+        self.own.lock().get(&id).copied()
+    }
+}
+
+/// The parts of a connection that moves need.
+#[derive(Clone)]
+pub(crate) struct MoveContext {
+    shared: Arc<Shared>,
+    broker: Broker,
+    client: Client,
+    directory: Directory,
+    /// The streams of the log, by partition.
+    log: Arc<Vec<Stream>>,
+    adoptions: mpsc::Sender<adopting::AdoptionRequest>,
+}
+
+/// The queues of a connection, which are left to the next one.
+struct UsedQueues {
+    shared: Arc<Shared>,
+    queues: Option<MoveQueues>,
+}
+
+impl Drop for UsedQueues {
+    fn drop(&mut self) {
+        *self.shared.moves.queues.lock() = self.queues.take();
+    }
+}
+
+/// Moves sessions for as long as the connection lasts.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    broker: Broker,
+    client: Client,
+    directory: Directory,
+    log: Vec<Stream>,
+) -> BackboneError {
+    let subjects = &shared.subjects;
+    let questions = client
+        .subscribe(subjects.session_questions(shared.node))
+        .await;
+    let replaced = client.subscribe(subjects.replaced_sessions()).await;
+    let (questions, replaced) = match (questions, replaced) {
+        (Ok(questions), Ok(replaced)) => (questions, replaced),
+        (Err(error), _) | (_, Err(error)) => {
+            return BackboneError::request("subscribing", error);
+        }
+    };
+    let (adoptions, waiting) = mpsc::channel(WAITING_MAX);
+    let context = MoveContext {
+        shared: shared.clone(),
+        broker,
+        client,
+        directory,
+        log: Arc::new(log),
+        adoptions,
+    };
+    if let Err(error) = reconciling::reconcile(&context).await {
+        return error;
+    }
+    let queues = shared.moves.queues.lock().take();
+    let used = UsedQueues { shared, queues };
+    tokio::select! {
+        error = serve(&context, used) => error,
+        error = adopting::run(context.clone(), waiting) => error,
+        error = releasing::run(context.clone(), questions) => error,
+        error = releasing::follow_replacements(&context, replaced) => error,
+    }
+}
+
+/// Begins the claims of this node, and tells others of its sessions.
+async fn serve(context: &MoveContext, mut used: UsedQueues) -> BackboneError {
+    let lost = || BackboneError::Lost("the queue of claims ended".to_owned());
+    let Some(queues) = &mut used.queues else {
+        return lost();
+    };
+    let mut claims = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(request) = queues.requests.recv() => {
+                let context = context.clone();
+                claims.spawn(async move { claiming::claim(context, request).await });
+            }
+            Some(name) = queues.replacements.recv() => {
+                if let Err(error) = context.announce_replaced(&name, 0).await {
+                    return error;
+                }
+            }
+            Some((name, claim)) = queues.ended.recv() => {
+                let context = context.clone();
+                claims.spawn(async move { reconciling::forget(&context, &name, claim).await });
+            }
+            Some(_) = claims.join_next() => {}
+            else => return lost(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The sessions of this node and the keys of the directory, compared when a connection begins.
+//!
+//! While this node was not connected, a client may have replaced its session on another node; then
+//! the session here ends. Sessions from before this server joined a cluster get their keys.
+
+use std::collections::HashMap;
+
+use gatepost_broker::SessionName;
+
+use super::MoveContext;
+use super::directory::{Ownership, SessionId};
+use super::transfer;
+use crate::error::BackboneError;
+
+/// Compares all sessions and keys.
+pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError> {
+    let (shared, node) = (&context.shared, context.shared.node);
+    let mut keys: HashMap<SessionId, (Ownership, u64)> = HashMap::new();
+    let visit = |id, ownership: Ownership, revision| {
+        if ownership.claim_of(node).is_some() {
+            keys.insert(id, (ownership, revision));
+        }
+    };
+    context.directory.each(visit).await?;
+    let mut own = HashMap::new();
+    for name in context.broker.persistent_sessions() {
+        let id = SessionId::of(&name);
+        match keys.get(&id) {
+            Some((ownership, revision)) => {
+                own.extend(ownership.claim_of(node).map(|claim| (id, claim)));
+                if ownership.owner == node && !ownership.sources.is_empty() {
+                    // The session was stored here, and this server stopped before it said so.
+                    let cleared = Ownership {
+                        sources: Vec::new(),
+                        ..ownership.clone()
+                    };
+                    context.directory.update(id, &cleared, *revision).await?;
+                }
+            }
+            None => {
+                let first = Ownership::first(node);
+                if context.directory.create(id, &first).await?.is_some() {
+                    own.insert(id, first.claim);
+                } else {
+                    tracing::warn!(target: "backbone", client = &*name.client_id,
+                        "a session is discarded: its client has another one, on another node");
+                    context.broker.disown_session(&name);
+                }
+            }
+        }
+    }
+    for (id, (ownership, revision)) in &keys {
+        let is_over = ownership.owner == node && ownership.sources.is_empty();
+        if is_over && !own.contains_key(id) {
+            context.directory.remove(*id, *revision).await;
+        }
+    }
+    let kept = transfer::kept(&shared.log.store);
+    let kept = kept.map_err(|error| BackboneError::request("reading released sessions", error))?;
+    let is_needed = |(id, claim): &(SessionId, u64)| {
+        let key = keys.get(id);
+        key.is_some_and(|(ownership, _)| ownership.sources.contains(&(node, *claim)))
+    };
+    let removals = kept.iter().filter(|released| !is_needed(released));
+    let removals = removals.map(|&(id, claim)| transfer::remove(id, claim));
+    // Those that stay are removed the next time.
+    let _ = shared.log.store.submit_deferred(removals);
+    *shared.moves.own.lock() = own;
+    Ok(())
+}
+
+/// Removes the key of a session that has ended here.
+pub(super) async fn forget(context: &MoveContext, name: &SessionName, claim: u64) {
+    let id = SessionId::of(name);
+    let Ok(Some((ownership, revision))) = context.directory.find(id).await else {
+        return;
+    };
+    let is_ours = ownership.owner == context.shared.node && ownership.claim == claim;
+    // A session of this name that began meanwhile uses the key.
+    if is_ours && !context.broker.has_persistent_session(name) {
+        context.directory.remove(id, revision).await;
+    }
+}

@@ -1,0 +1,169 @@
+//! The earlier owner of a session: it ends the session, keeps the content, and gives it to the new
+//! owner.
+//!
+//! A session is released without waiting, while all that it has received is flushed
+//! (`log_reading.rs`), so the positions in the log fit the content.
+
+use std::sync::atomic::Ordering;
+
+use async_nats::{Message, Subject, Subscriber};
+use futures_util::StreamExt as _;
+use gatepost_broker::SessionRelease;
+use gatepost_store::Ticket;
+use tokio::task::JoinSet;
+
+use super::MoveContext;
+use super::directory::SessionId;
+use super::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
+use super::transfer::{self, SessionTransfer};
+use crate::error::BackboneError;
+
+/// An answer, and the commit that it waits for.
+struct DueAnswer {
+    answer: SessionAnswer,
+    after: Option<Ticket>,
+}
+
+impl From<SessionAnswer> for DueAnswer {
+    fn from(answer: SessionAnswer) -> Self {
+        Self {
+            answer,
+            after: None,
+        }
+    }
+}
+
+/// Answers the questions of other nodes.
+pub(super) async fn run(context: MoveContext, mut questions: Subscriber) -> BackboneError {
+    let mut answers = JoinSet::new();
+    loop {
+        tokio::select! {
+            question = questions.next() => {
+                let Some(Message { payload, reply: Some(reply), .. }) = question else {
+                    return BackboneError::Lost("the questions ended".to_owned());
+                };
+                match SessionQuestion::read(payload) {
+                    Ok(question) => {
+                        let due = context.answer_to(&question);
+                        let context = context.clone();
+                        answers.spawn(async move { context.send(reply, question, due).await });
+                    }
+                    Err(error) => context.shared.note_malformed(error),
+                }
+            }
+            Some(_) = answers.join_next() => {}
+        }
+    }
+}
+
+/// Ends the sessions that begin anew on other nodes.
+pub(super) async fn follow_replacements(
+    context: &MoveContext,
+    mut replaced: Subscriber,
+) -> BackboneError {
+    while let Some(message) = replaced.next().await {
+        match ReplacedSession::read(message.payload) {
+            Ok(replaced) => context.end_replaced(&replaced),
+            Err(error) => context.shared.note_malformed(error),
+        }
+    }
+    BackboneError::Lost("the announcements of sessions ended".to_owned())
+}
+
+impl MoveContext {
+    fn answer_to(&self, question: &SessionQuestion) -> DueAnswer {
+        let (shared, wanted) = (&self.shared, question.wanted);
+        let id = SessionId::of(&question.name);
+        let index = match question.request {
+            SessionRequest::Piece(index) => index,
+            SessionRequest::Remove => {
+                let removal = transfer::remove(id, wanted);
+                let removed = shared.log.store.submit_deferred([removal]);
+                return match removed {
+                    Ok(()) => SessionAnswer::Removed.into(),
+                    Err(_) => SessionAnswer::Busy.into(),
+                };
+            }
+        };
+        match transfer::piece(&shared.log.store, id, wanted, index) {
+            Ok(Some(piece)) => {
+                shared.moves.releasing.lock().remove(&(id, wanted));
+                return SessionAnswer::Piece(piece).into();
+            }
+            Ok(None) if index > 0 => return SessionAnswer::Absent.into(),
+            Ok(None) => {}
+            Err(_) => return SessionAnswer::Busy.into(),
+        }
+        if let Some(claiming) = shared.moves.claiming.lock().get(&id) {
+            let is_later = claiming.is_some_and(|own| own > question.claim);
+            return if is_later {
+                SessionAnswer::Superseded.into()
+            } else {
+                SessionAnswer::Busy.into()
+            };
+        }
+        if shared.moves.releasing.lock().contains(&(id, wanted)) {
+            // The database has failed to store the content, and tries again.
+            return SessionAnswer::Busy.into();
+        }
+        if shared.moves.own_claim(id) != Some(wanted) {
+            return SessionAnswer::Absent.into();
+        }
+        self.release(question, id)
+    }
+
+    fn release(&self, question: &SessionQuestion, id: SessionId) -> DueAnswer {
+        let (shared, wanted) = (&self.shared, question.wanted);
+        let Some(positions) = shared.log.positions() else {
+            return SessionAnswer::Busy.into();
+        };
+        let released = self.broker.release_session(&question.name, |session| {
+            let session = session.clone();
+            SessionTransfer { session, positions }.put(id, wanted)
+        });
+        match released {
+            SessionRelease::Busy => SessionAnswer::Busy.into(),
+            SessionRelease::Absent => {
+                shared.moves.own.lock().remove(&id);
+                SessionAnswer::Absent.into()
+            }
+            SessionRelease::Released(ticket) => {
+                shared.moves.own.lock().remove(&id);
+                shared.moves.releasing.lock().insert((id, wanted));
+                shared.moves.released.fetch_add(1, Ordering::Relaxed);
+                DueAnswer {
+                    answer: SessionAnswer::Busy,
+                    after: ticket.ok(),
+                }
+            }
+        }
+    }
+
+    /// Sends an answer, when the session that it is about is released.
+    async fn send(self, reply: Subject, question: SessionQuestion, due: DueAnswer) {
+        let DueAnswer { mut answer, after } = due;
+        if let Some(ticket) = after
+            && ticket.committed().await.is_ok()
+        {
+            answer = self.answer_to(&question).answer;
+        }
+        if let Err(error) = self.client.publish(reply, answer.bytes()).await {
+            tracing::debug!(target: "backbone", %error, "an answer was not sent");
+        }
+    }
+
+    /// Ends the session of this node, unless it is a later one than the one that begins.
+    fn end_replaced(&self, replaced: &ReplacedSession) {
+        let ReplacedSession { node, claim, name } = replaced;
+        let moves = &self.shared.moves;
+        let id = SessionId::of(name);
+        let is_later = |own: u64| *claim != 0 && own > *claim;
+        if *node == self.shared.node
+            || moves.own_claim(id).is_some_and(is_later)
+            || moves.claiming.lock().contains_key(&id)
+        {
+            return;
+        }
+        self.broker.replace_session(name);
+    }
+}
