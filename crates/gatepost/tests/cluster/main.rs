@@ -13,6 +13,7 @@ mod network;
 mod refusals;
 mod retained;
 mod sparkplug;
+mod wandering;
 #[path = "../crash/wire.rs"]
 mod wire;
 mod without_quorum;

@@ -2,8 +2,9 @@
 
 use super::log::{kept_session, messages};
 use super::nats::{self, Nats};
-use super::support::{Client, Gateway, root};
-use super::{metric, publish, two_nodes};
+use super::support::{Client, Gateway, await_some, root, run, text_of};
+use super::wire::{Connection, Packet, Publish, Version};
+use super::{PLAIN, await_joined, metric, node, publish, two_nodes};
 
 /// Connects with mosquitto_sub, until the client has these messages of the topic.
 fn await_messages(client: &mut Client, topic: &str, expected: &[String]) {
@@ -23,7 +24,9 @@ fn a_session_follows_its_client_with_what_it_has_missed() {
     let first = kept_session(&one, "wanderer", "w/#", &[]);
     drop(first);
     let lines = |from: u32, to: u32| -> Vec<String> {
-        (from..to).map(|number| format!("w/x n{number} 2")).collect()
+        (from..to)
+            .map(|number| format!("w/x n{number} 2"))
+            .collect()
     };
     for (round, (publisher, here)) in [(&one, &two), (&two, &one), (&one, &one), (&two, &two)]
         .into_iter()
@@ -73,4 +76,210 @@ fn resumed(gateway: &Gateway, id: &str) -> Client {
     let mut client = Client::start("env", &[&packages, "python3", "-c", &script]);
     client.await_line("present Success");
     client
+}
+
+#[test]
+fn a_live_connection_ends_when_its_client_connects_to_another_node() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    drop(kept_session(&one, "taken", "t/#", &[]));
+    let mut before = resumed(&one, "taken");
+    let mut after = resumed(&two, "taken");
+    before.await_line("ended Session taken over");
+    publish(&one, "t/a", "x", &["-q", "1"]);
+    after.await_line("t/a x 1");
+    // A session that ends with its connection.
+    let brief = |gateway: &Gateway| {
+        let port = gateway.port("mqtt");
+        let arguments = [
+            "-p",
+            &port,
+            "-V",
+            "5",
+            "-i",
+            "brief",
+            "-t",
+            "b/#",
+            "-F",
+            "%t %p",
+            "-d",
+            "--will-topic",
+            "b/will",
+            "--will-payload",
+            "gone",
+        ];
+        let mut client = Client::start("mosquitto_sub", &arguments);
+        client.await_line("SUBACK");
+        client
+    };
+    let mut observer = Client::subscribe(&two, "b/#", "%t %p");
+    let mut before = brief(&one);
+    let _after = brief(&two);
+    before.await_line("DISCONNECT (142)"); // session taken over
+    observer.await_line("b/will gone");
+}
+
+#[test]
+fn a_client_that_starts_clean_discards_its_session_on_another_node() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    let sessions = |gateway: &Gateway| {
+        let listed = run(
+            "curl",
+            &["-s", &gateway.url("/admin/sessions?search=fresh")],
+            b"",
+        );
+        text_of(&listed)
+    };
+    for (index, expiry) in ["0", "3600"].into_iter().enumerate() {
+        drop(kept_session(&one, "fresh", "f/old", &[]));
+        assert!(sessions(&one).contains("\"fresh\""), "{}", sessions(&one));
+        let port = two.port("mqtt");
+        let arguments = [
+            "-p", &port, "-V", "5", "-i", "fresh", "-x", expiry, "-t", "f/new", "-q", "1", "-F",
+            "%t %p", "-d",
+        ];
+        let mut client = Client::start("mosquitto_sub", &arguments);
+        client.await_line("SUBACK");
+        await_some("the earlier session has ended", || {
+            (!sessions(&one).contains("\"fresh\"")).then_some(())
+        });
+        publish(&one, "f/old", "old", &["-q", "1"]);
+        publish(&one, "f/new", &format!("n{index}"), &["-q", "1"]);
+        client.await_line(&format!("f/new n{index}"));
+        assert_eq!(messages(&mut client, "f/old"), [""; 0]);
+    }
+}
+
+#[test]
+fn a_session_whose_node_is_down_waits_for_that_node() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = format!("{}{PLAIN}", nats.settings(1));
+    let one = Gateway::start_in(folder.path(), &settings);
+    let two = node(&nats, 2);
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    drop(kept_session(&one, "patient", "p/#", &[]));
+    publish(&two, "p/a", "kept", &["-q", "2"]);
+    one.kill();
+    await_some("the node is missed", || {
+        (metric(&two, "gatepost_backbone_nodes ") == 0).then_some(())
+    });
+    let port = two.port("mqtt");
+    let arguments = [
+        "-p", &port, "-V", "5", "-c", "-x", "3600", "-i", "patient", "-t", "p/#", "-d",
+    ];
+    let refused = run("mosquitto_sub", &arguments, b"");
+    assert!(
+        text_of(&refused).contains("Server unavailable"),
+        "{}",
+        text_of(&refused)
+    );
+    assert!(
+        two.log()
+            .contains("the session is on node 1, which is not running"),
+        "{}",
+        two.log()
+    );
+    let one = Gateway::start_in(folder.path(), &settings);
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    let mut client = resumed(&two, "patient");
+    client.await_line("p/a kept 2");
+    drop(one);
+}
+
+#[test]
+fn an_exactly_once_publication_that_moves_is_published_once() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    let mut all = kept_session(&two, "all", "q/#", &[]);
+    let publication = Publish {
+        topic: "q/a".to_owned(),
+        payload: "once".to_owned(),
+        qos: 2,
+        dup: false,
+        packet_id: 7,
+    };
+    let open = |gateway: &Gateway| {
+        Connection::open(gateway.address("mqtt"), Version::Mqtt5, "careful").expect("accepted")
+    };
+    let (mut connection, _) = open(&one);
+    connection.put_publish(&publication);
+    assert_eq!(next(&mut connection), Packet::Pubrec(7));
+    // The client did not see the PUBREC, and repeats the publication on another node.
+    let (mut connection, is_present) = open(&two);
+    assert!(is_present);
+    let repeated = Publish {
+        dup: true,
+        ..publication
+    };
+    connection.put_publish(&repeated);
+    assert_eq!(next(&mut connection), Packet::Pubrec(7));
+    connection.put_ack(0x62, 7);
+    assert_eq!(next(&mut connection), Packet::Pubcomp(7));
+    publish(&one, "q/b", "end", &["-q", "2"]);
+    all.await_line("q/b end 2");
+    assert_eq!(messages(&mut all, "q/a"), ["q/a once 2"]);
+}
+
+/// The next packet.
+fn next(connection: &mut Connection) -> Packet {
+    connection.flush().expect("sent");
+    await_some("a packet arrives", || {
+        connection.receive().expect("connected")
+    })
+}
+
+#[test]
+fn a_delivery_in_flight_keeps_its_packet_identifier_on_the_other_node() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    let open = |gateway: &Gateway| {
+        Connection::open(gateway.address("mqtt"), Version::Mqtt311, "reader")
+            .expect("accepted")
+            .0
+    };
+    let mut connection = open(&one);
+    connection.put_subscribe("r/#");
+    assert_eq!(next(&mut connection), Packet::Suback);
+    publish(&two, "r/a", "first", &["-q", "2"]);
+    publish(&two, "r/b", "second", &["-q", "2"]);
+    let mut ids = Vec::new();
+    while ids.len() < 2 {
+        match next(&mut connection) {
+            Packet::Publish(publish) => ids.push(publish.packet_id),
+            other => panic!("{other:?}"),
+        }
+    }
+    // The first is acknowledged with PUBREC, the second is not.
+    connection.put_ack(0x50, ids[0]);
+    assert_eq!(next(&mut connection), Packet::Pubrel(ids[0]));
+    let mut connection = open(&two);
+    assert_eq!(next(&mut connection), Packet::Pubrel(ids[0]));
+    match next(&mut connection) {
+        Packet::Publish(again) => {
+            assert_eq!(
+                (again.packet_id, again.dup, &*again.payload),
+                (ids[1], true, "second")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -66,6 +66,10 @@ impl Publisher {
         }
     }
 
+    pub(crate) fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
     /// Publishes until the connection is lost, or everything is finished.
     pub(crate) fn run(&mut self, address: SocketAddr, signals: &Signals) -> io::Result<()> {
         let (mut connection, session_present) =
@@ -185,6 +189,10 @@ impl Subscriber {
             got: BTreeMap::new(),
             awaited: HashSet::new(),
         }
+    }
+
+    pub(crate) fn client_id(&self) -> &str {
+        &self.client_id
     }
 
     /// Takes note of those `acknowledged` publications of a topic that have not arrived.

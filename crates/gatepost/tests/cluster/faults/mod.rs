@@ -10,7 +10,7 @@
 //! series, a fault takes longer than a node's lease.
 
 mod fault;
-mod machines;
+pub(crate) mod machines;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
