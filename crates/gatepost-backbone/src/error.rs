@@ -96,6 +96,9 @@ pub enum BackboneError {
         /// The earlier server.
         holder: String,
     },
+    /// The sessions of a running node cannot be given up.
+    #[error("node {0} is running: stop it first, or wait for 10 s if it has just stopped")]
+    Running(u8),
     /// The connection ended.
     #[error("the connection to the NATS servers is lost: {0}")]
     Lost(String),

@@ -48,4 +48,5 @@ pub use backbone::{Backbone, RunningBackbone};
 pub use check::{EngineFinding, EngineFindingKind, check, nodes};
 pub use error::BackboneError;
 pub use membership::NodeRecord;
+pub use moves::forget_node;
 pub use settings::{BackboneMistake, BackboneSettings};

@@ -205,6 +205,14 @@ impl OtherNodes for Shared {
         self.moves.replace_elsewhere(name);
     }
 
+    fn owns_session(&self, name: &SessionName) -> bool {
+        self.moves.owns(name)
+    }
+
+    fn session_began(&self, name: &SessionName) {
+        self.moves.session_began(name);
+    }
+
     fn session_ended(&self, name: &SessionName) {
         self.moves.session_ended(name);
     }

@@ -302,10 +302,10 @@ impl Broker {
         let name = nodes.and_then(|_| options.name());
         let attached = self.0.sessions.connect(options, greet);
         let attached = attached.inspect_err(|_| {
-            if let (Some(name), Some(nodes)) = (&name, nodes)
-                && !self.0.sessions.has_persistent(name)
+            if let Some(name) = &name
+                && let Some(nodes) = self.0.shared.nodes_for(name)
             {
-                nodes.session_ended(name); // It was claimed, and does not begin.
+                nodes.session_ended(name);
             }
         })?;
         let mut attachment =
@@ -347,11 +347,12 @@ impl Broker {
         self.0.sessions.has_persistent(name)
     }
 
-    /// The names of all persistent sessions. Walks over all sessions: for once, not for a hot path.
+    /// The names of all persistent sessions that may move to other nodes. Walks over all sessions: for once, not for a hot path.
     pub fn persistent_sessions(&self) -> Vec<SessionName> {
         let all = self.0.sessions.all();
         let persistent = all.iter().filter(|session| session.lock().is_persistent());
-        persistent.map(|session| session.name()).collect()
+        let names = persistent.map(|session| session.name());
+        names.filter(|name| !name.is_in_process()).collect()
     }
 
     /// Ends a session that moves to another server, together with its connection. `keep` returns

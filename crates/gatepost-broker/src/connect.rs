@@ -81,6 +81,9 @@ pub enum ConnectError {
     /// More clients connect per second than the settings allow.
     #[error("too many clients connect at once; try again later")]
     TooFast,
+    /// The client has connected to another server, which has its session.
+    #[error("the client has connected to another node")]
+    Superseded,
     /// The server accepts no messages until it has memory again.
     #[error("the server is out of memory")]
     OutOfMemory,

@@ -20,6 +20,7 @@ use std::time::Duration;
 use gatepost_message::Publication;
 use gatepost_store::{DeliveryRow, StoreChange, StoreError, SubscriptionRow, Ticket};
 
+use crate::connect::IN_PROCESS_PREFIX;
 use crate::nodes::LoggedPublication;
 
 /// The name of a session. Client ids are per user: a client can neither take over nor block the
@@ -35,6 +36,12 @@ pub struct SessionName {
 impl SessionName {
     pub(crate) const fn new(user: Option<Arc<str>>, client_id: Arc<str>) -> Self {
         Self { user, client_id }
+    }
+
+    /// Whether the client is a part of this server, whose session has nothing to do with that of
+    /// another server's part of the same name.
+    pub(crate) fn is_in_process(&self) -> bool {
+        self.client_id.starts_with(IN_PROCESS_PREFIX)
     }
 }
 

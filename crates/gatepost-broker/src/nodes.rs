@@ -69,7 +69,15 @@ pub trait OtherNodes: Send + Sync {
     /// their sessions of this name.
     fn replace_elsewhere(&self, name: &SessionName);
 
-    /// A persistent session of this server has ended.
+    /// Whether this node has claimed the session of this name, and no other node has since. Called
+    /// under a lock of the broker before a persistent session begins.
+    fn owns_session(&self, name: &SessionName) -> bool;
+
+    /// A persistent session has begun without a claim, under a name that the broker chose.
+    fn session_began(&self, name: &SessionName);
+
+    /// A persistent session of this server has ended, or a claimed one does not begin. Called
+    /// under locks of the broker.
     fn session_ended(&self, name: &SessionName);
 
     /// The state, for operators.

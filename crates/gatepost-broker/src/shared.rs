@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::index::Index;
 use crate::limits::{Limit, LimitCounters};
 use crate::memory::{MemoryBudget, MemoryGauge};
+use crate::moved_session::SessionName;
 use crate::nodes::OtherNodes;
 use crate::receipts::PendingReceipts;
 use crate::recent::RecentMessages;
@@ -44,6 +45,12 @@ pub(crate) struct BrokerShared {
 }
 
 impl BrokerShared {
+    /// The other nodes, if the session of this name may move to them.
+    pub(crate) fn nodes_for(&self, name: &SessionName) -> Option<&dyn OtherNodes> {
+        let nodes = self.nodes.as_deref();
+        nodes.filter(|_| !name.is_in_process())
+    }
+
     pub(crate) fn new(
         settings: BrokerSettings,
         store: Option<Store>,

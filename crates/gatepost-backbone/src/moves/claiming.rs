@@ -122,6 +122,10 @@ impl SessionClaim<'_> {
         }
         match self.fetch(&ownership).await? {
             Some((transfer, of_own)) => self.adopt(&ownership, transfer, of_own).await?,
+            None if purpose == SessionUse::Finish => {
+                self.context.directory.remove(self.id, revision).await;
+                return Ok(());
+            }
             None => {
                 shared.moves.own.lock().insert(self.id, ownership.claim);
             }

@@ -13,6 +13,7 @@ use async_nats::jetstream::{Context, stream::StorageType};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use gatepost_broker::SessionName;
+use gatepost_message::MessageId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -56,7 +57,7 @@ impl SessionId {
 /// The owner of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ownership {
-    /// The number of changes of the owner.
+    /// The number of the claim, which rises with each.
     pub(crate) claim: u64,
     /// The node.
     pub(crate) owner: u8,
@@ -67,10 +68,11 @@ pub(crate) struct Ownership {
 }
 
 impl Ownership {
-    /// The ownership of a session that no node has.
-    pub(crate) const fn first(owner: u8) -> Self {
+    /// The ownership of a session that no node has. Its claim is later than those of all earlier
+    /// sessions of the same name, since it begins with the time.
+    pub(crate) fn first(owner: u8) -> Self {
         Self {
-            claim: 1,
+            claim: MessageId::next().number(),
             owner,
             sources: Vec::new(),
         }
@@ -108,16 +110,22 @@ impl Ownership {
 pub(crate) struct Directory(kv::Store);
 
 impl Directory {
+    /// The bucket, if it is there.
+    pub(crate) async fn existing(context: &Context, subjects: &Subjects) -> Option<Self> {
+        let bucket = context.get_key_value(subjects.stream("SESSIONS")).await;
+        bucket.ok().map(Self)
+    }
+
     /// The bucket, which is made if it is not there.
     pub(crate) async fn open(
         context: &Context,
         subjects: &Subjects,
         settings: &BackboneSettings,
     ) -> Result<Self, BackboneError> {
-        let name = subjects.stream("SESSIONS");
-        if let Ok(bucket) = context.get_key_value(name.clone()).await {
-            return Ok(Self(bucket));
+        if let Some(directory) = Self::existing(context, subjects).await {
+            return Ok(directory);
         }
+        let name = subjects.stream("SESSIONS");
         let config = kv::Config {
             bucket: name.clone(),
             description: "the nodes that have the sessions of a Gatepost cluster".to_owned(),
@@ -254,17 +262,22 @@ mod tests {
     #[test]
     fn a_claim_keeps_the_sources_that_the_owner_has_not_imported() {
         let first = Ownership::first(1);
+        let number = first.claim;
         let second = first.claimed_by(2, true);
-        assert_eq!((second.claim, second.owner), (2, 2));
-        assert_eq!(second.sources, [(1, 1)]);
+        assert_eq!((second.claim, second.owner), (number + 1, 2));
+        assert_eq!(second.sources, [(1, number)]);
         let third = second.claimed_by(3, true);
-        assert_eq!(third.sources, [(2, 2), (1, 1)]);
-        assert_eq!(third.claim_of(3), Some(3));
-        assert_eq!(third.claim_of(1), Some(1));
-        assert_eq!(third.claim_of(4), None);
+        let sources = [(2, number + 1), (1, number)];
+        assert_eq!(third.sources, sources);
+        let claims = [3, 1, 4].map(|node| third.claim_of(node));
+        assert_eq!(claims, [Some(number + 2), Some(number), None]);
         // The owner claims again, as it has found nothing before.
-        assert_eq!(third.claimed_by(3, true).sources, [(2, 2), (1, 1)]);
+        assert_eq!(third.claimed_by(3, true).sources, sources);
         assert_eq!(third.claimed_by(1, false).sources, []);
+        assert!(
+            Ownership::first(1).claim > third.claim,
+            "a key that was removed"
+        );
     }
 
     #[test]

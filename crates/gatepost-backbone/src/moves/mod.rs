@@ -11,6 +11,7 @@
 //! - `claiming.rs`: the node that the client has connected to;
 //! - `adopting.rs`: there, the sessions that join, and what they have missed of the log;
 //! - `releasing.rs`: the earlier owner;
+//! - `forgetting.rs`: the sessions of a node that does not return;
 //! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys.
 //!
 //! The order of events follows the model of `tests/handover_model`. Invariants:
@@ -24,6 +25,7 @@
 mod adopting;
 mod claiming;
 mod directory;
+mod forgetting;
 mod question;
 mod reconciling;
 mod releasing;
@@ -43,12 +45,15 @@ use tokio::task::JoinSet;
 
 pub(crate) use directory::Directory;
 use directory::SessionId;
+pub use forgetting::forget_node;
 
 use crate::error::BackboneError;
 use crate::shared::Shared;
 
 /// The longest time that a client waits for its session.
 const CLAIM_TIME_MAX: Duration = Duration::from_secs(8);
+/// Claims that are made at once.
+const CLAIMS_MAX: usize = 1_024;
 /// Claims that wait to be begun, and ended sessions whose key is not removed.
 const WAITING_MAX: usize = 4_096;
 
@@ -64,11 +69,13 @@ pub(crate) struct SessionMoves {
     requests: mpsc::Sender<ClaimRequest>,
     /// Names of sessions that other nodes are to end.
     replacements: mpsc::Sender<SessionName>,
+    /// Sessions that have begun without a claim.
+    began: mpsc::Sender<SessionName>,
     /// Sessions that have ended, each with the claim of this node.
     ended: mpsc::Sender<(SessionName, u64)>,
     /// The other ends of these queues, while no connection uses them.
     queues: Mutex<Option<MoveQueues>>,
-    /// The claims of the sessions that this node has.
+    /// The claims of the sessions that this node has, or that are about to begin.
     own: Mutex<HashMap<SessionId, u64>>,
     /// Claims that are being made, each with its number once that is known.
     claiming: Mutex<HashMap<SessionId, Option<u64>>>,
@@ -83,6 +90,7 @@ pub(crate) struct SessionMoves {
 struct MoveQueues {
     requests: mpsc::Receiver<ClaimRequest>,
     replacements: mpsc::Receiver<SessionName>,
+    began: mpsc::Receiver<SessionName>,
     ended: mpsc::Receiver<(SessionName, u64)>,
 }
 
@@ -90,14 +98,17 @@ impl SessionMoves {
     pub(crate) fn new() -> Self {
         let (requests, waiting_requests) = mpsc::channel(WAITING_MAX);
         let (replacements, waiting_replacements) = mpsc::channel(WAITING_MAX);
+        let (began, waiting_began) = mpsc::channel(WAITING_MAX);
         let (ended, waiting_ended) = mpsc::channel(WAITING_MAX);
         Self {
             requests,
             replacements,
+            began,
             ended,
             queues: Mutex::new(Some(MoveQueues {
                 requests: waiting_requests,
                 replacements: waiting_replacements,
+                began: waiting_began,
                 ended: waiting_ended,
             })),
             own: Mutex::default(),
@@ -136,10 +147,21 @@ impl SessionMoves {
         let _ = self.replacements.try_send(name.clone());
     }
 
+    /// See [`gatepost_broker::OtherNodes::owns_session`].
+    pub(crate) fn owns(&self, name: &SessionName) -> bool {
+        self.own_claim(SessionId::of(name)).is_some()
+    }
+
+    /// See [`gatepost_broker::OtherNodes::session_began`].
+    pub(crate) fn session_began(&self, name: &SessionName) {
+        // A key that is missing is made when this node joins the cluster the next time.
+        let _ = self.began.try_send(name.clone());
+    }
+
     /// See [`gatepost_broker::OtherNodes::session_ended`].
     pub(crate) fn session_ended(&self, name: &SessionName) {
-        let claim = self.own.lock().remove(&SessionId::of(name));
-        if let Some(claim) = claim {
+        // The claim stays until the key is removed: a session of the same name may be beginning.
+        if let Some(claim) = self.own_claim(SessionId::of(name)) {
             // A key that stays is removed when this node joins the cluster the next time.
             let _ = self.ended.try_send((name.clone(), claim));
         }
@@ -232,7 +254,7 @@ async fn serve(context: &MoveContext, mut used: UsedQueues) -> BackboneError {
     let mut claims = JoinSet::new();
     loop {
         tokio::select! {
-            Some(request) = queues.requests.recv() => {
+            Some(request) = queues.requests.recv(), if claims.len() < CLAIMS_MAX => {
                 let context = context.clone();
                 claims.spawn(async move { claiming::claim(context, request).await });
             }
@@ -240,6 +262,10 @@ async fn serve(context: &MoveContext, mut used: UsedQueues) -> BackboneError {
                 if let Err(error) = context.announce_replaced(&name, 0).await {
                     return error;
                 }
+            }
+            Some(name) = queues.began.recv() => {
+                let context = context.clone();
+                claims.spawn(async move { reconciling::enter(&context, &name).await });
             }
             Some((name, claim)) = queues.ended.recv() => {
                 let context = context.clone();

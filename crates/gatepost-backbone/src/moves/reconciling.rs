@@ -69,15 +69,32 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
     Ok(())
 }
 
-/// Removes the key of a session that has ended here.
+/// Makes the key of a session that has begun here.
+pub(super) async fn enter(context: &MoveContext, name: &SessionName) {
+    let (id, first) = (SessionId::of(name), Ownership::first(context.shared.node));
+    if matches!(context.directory.create(id, &first).await, Ok(Some(_))) {
+        context.shared.moves.own.lock().insert(id, first.claim);
+    }
+}
+
+/// Removes the key of a session that has ended here, unless a session of this name has begun since.
 pub(super) async fn forget(context: &MoveContext, name: &SessionName, claim: u64) {
-    let id = SessionId::of(name);
+    let (id, moves) = (SessionId::of(name), &context.shared.moves);
     let Ok(Some((ownership, revision))) = context.directory.find(id).await else {
         return;
     };
-    let is_ours = ownership.owner == context.shared.node && ownership.claim == claim;
-    // A session of this name that began meanwhile uses the key.
-    if is_ours && !context.broker.has_persistent_session(name) {
-        context.directory.remove(id, revision).await;
+    let is_ours = ownership.owner == context.shared.node
+        && ownership.claim == claim
+        && ownership.sources.is_empty();
+    if !is_ours || context.broker.has_persistent_session(name) {
+        return;
     }
+    {
+        let mut own = moves.own.lock();
+        if own.get(&id) != Some(&claim) {
+            return; // The client is connecting again.
+        }
+        own.remove(&id);
+    }
+    context.directory.remove(id, revision).await;
 }

@@ -117,18 +117,19 @@ impl MoveContext {
         let Some(positions) = shared.log.positions() else {
             return SessionAnswer::Busy.into();
         };
+        // First, so that the session does not begin again here in between.
+        shared.moves.own.lock().remove(&id);
         let released = self.broker.release_session(&question.name, |session| {
             let session = session.clone();
             SessionTransfer { session, positions }.put(id, wanted)
         });
         match released {
-            SessionRelease::Busy => SessionAnswer::Busy.into(),
-            SessionRelease::Absent => {
-                shared.moves.own.lock().remove(&id);
-                SessionAnswer::Absent.into()
+            SessionRelease::Busy => {
+                shared.moves.own.lock().insert(id, wanted);
+                SessionAnswer::Busy.into()
             }
+            SessionRelease::Absent => SessionAnswer::Absent.into(),
             SessionRelease::Released(ticket) => {
-                shared.moves.own.lock().remove(&id);
                 shared.moves.releasing.lock().insert((id, wanted));
                 shared.moves.released.fetch_add(1, Ordering::Relaxed);
                 DueAnswer {

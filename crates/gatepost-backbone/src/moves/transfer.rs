@@ -292,7 +292,7 @@ mod tests {
     fn transfer(payload: Vec<u8>, user: Option<&str>) -> SessionTransfer {
         let topic = Topic::new("a/b").expect("a topic");
         let publication = Arc::new(Publication::new(topic, payload));
-        let delivery = |sequence, released| MovedDelivery {
+        let delivery = |sequence, released: bool| MovedDelivery {
             row: DeliveryRow {
                 session: 7,
                 sequence,

@@ -62,6 +62,11 @@ impl SessionTable {
             return Err(error);
         }
         let session_present = found.is_some();
+        if !session_present && !self.may_begin(&key, &options, was_assigned) {
+            drop(sessions);
+            let _ = self.settle(all_effects);
+            return Err(ConnectError::Superseded);
+        }
         let session = found.unwrap_or_else(|| {
             let session = Arc::new(Session::new(client_id.clone(), options.kind.into()));
             sessions.insert(key, session.clone());
@@ -100,6 +105,22 @@ impl SessionTable {
         let state = earlier.lock();
         // A session without expiry ends with its connection, which ends here.
         clean_start || state.expiry.is_zero() || state.has_expired(self.shared.clock.now())
+    }
+
+    /// Whether a session may begin here: a persistent one needs a claim, which another node may have
+    /// replaced by a later one.
+    fn may_begin(&self, name: &SessionName, options: &ConnectOptions, was_assigned: bool) -> bool {
+        let Some(nodes) = self.shared.nodes_for(name) else {
+            return true;
+        };
+        let expiry_max = self.shared.settings.session_expiry_max.duration();
+        if options.expiry.min(expiry_max).is_zero() {
+            return true;
+        }
+        if was_assigned {
+            nodes.session_began(name);
+        }
+        was_assigned || nodes.owns_session(name)
     }
 
     /// The limit that prevents a client from using the session that was found, or a new one.

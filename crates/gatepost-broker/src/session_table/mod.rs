@@ -142,8 +142,9 @@ impl SessionTable {
             if let Some(mut persistent) = queue.and_then(|mut queue| queue.end()) {
                 effects.follows_failed = persistent.unmet_prerequisite().is_some();
                 effects.changes.extend(persistent.changes);
-                if let Some(nodes) = &self.shared.nodes {
-                    nodes.session_ended(&session.name_of(&state));
+                let name = session.name_of(&state);
+                if let Some(nodes) = self.shared.nodes_for(&name) {
+                    nodes.session_ended(&name);
                 }
             }
         }

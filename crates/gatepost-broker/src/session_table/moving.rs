@@ -198,7 +198,7 @@ impl SessionTable {
         let session = Session::new(moved.name.client_id.clone(), moved.kind.clone().into());
         let mut state = session.lock();
         state.policy = self.shared.policy(moved.name.user.as_deref(), None);
-        state.user = moved.name.user.clone();
+        state.user.clone_from(&moved.name.user);
         state.expiry = moved.expiry;
         state.expires = self.shared.clock.now().checked_add(moved.expiry);
         state.make_persistent(moved.number);

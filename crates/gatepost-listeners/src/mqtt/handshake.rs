@@ -152,7 +152,7 @@ impl OpeningConnection<'_> {
             return Ok(());
         };
         claim.await.map_err(|error| {
-            tracing::warn!(target: "mqtt", peer = %self.peer, client = connect.client_id, %error,
+            tracing::info!(target: "mqtt", peer = %self.peer, client = connect.client_id, %error,
                 "refused: its session is not here");
             Reason::SERVER_UNAVAILABLE
         })
@@ -248,6 +248,7 @@ fn enter(
             Reason::QUOTA_EXCEEDED
         }
         ConnectError::TooFast => Reason::CONNECTION_RATE_EXCEEDED,
+        ConnectError::Superseded => Reason::SERVER_UNAVAILABLE,
     })
 }
 

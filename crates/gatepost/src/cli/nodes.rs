@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use gatepost_backbone::NodeRecord;
 use gatepost_settings::Period;
 
@@ -14,11 +14,17 @@ use crate::config::ConfigSource;
 ///
 /// This asks the NATS servers that the config names.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   gatepost nodes --config node1.toml
-  gatepost nodes --config node1.toml --json")]
+  gatepost nodes --config node1.toml --json
+  gatepost nodes forget 3 --config node1.toml"
+)]
 pub(super) struct NodesArguments {
+    #[command(subcommand)]
+    command: Option<NodesCommand>,
     /// As JSON, one array
     #[arg(long)]
     json: bool,
@@ -26,7 +32,48 @@ pub(super) struct NodesArguments {
     source: ConfigSource,
 }
 
+#[derive(Debug, Subcommand)]
+enum NodesCommand {
+    Forget(ForgetArguments),
+}
+
+/// Give up the sessions of a node whose database is lost
+///
+/// While a node is not running, clients whose sessions it has are refused by the other nodes. After
+/// this command they get new sessions. The messages that wait on the node are lost, unless it
+/// returns before its clients connect again.
+#[derive(Debug, Args)]
+struct ForgetArguments {
+    /// The number of the node, which must not be running
+    #[arg(value_name = "NODE")]
+    node: u8,
+    #[command(flatten)]
+    source: ConfigSource,
+}
+
 pub(super) fn run(arguments: &NodesArguments) -> ExitCode {
+    match &arguments.command {
+        Some(NodesCommand::Forget(forget)) => self::forget(forget),
+        None => list(arguments),
+    }
+}
+
+fn forget(arguments: &ForgetArguments) -> ExitCode {
+    let (config, runtime) = match cluster_of(&arguments.source) {
+        Ok(cluster) => cluster,
+        Err(code) => return code,
+    };
+    let node = arguments.node;
+    match runtime.block_on(gatepost_backbone::forget_node(&config.backbone, node)) {
+        Ok(sessions) => {
+            println!("sessions of node {node} that were given up: {sessions}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+fn list(arguments: &NodesArguments) -> ExitCode {
     let (config, runtime) = match cluster_of(&arguments.source) {
         Ok(cluster) => cluster,
         Err(code) => return code,

@@ -2,6 +2,7 @@
 
 use super::log::{kept_session, messages};
 use super::nats::{self, Nats};
+use super::refusals::run_with_settings;
 use super::support::{Client, Gateway, await_some, root, run, text_of};
 use super::wire::{Connection, Packet, Publish, Version};
 use super::{PLAIN, await_joined, metric, node, publish, two_nodes};
@@ -194,9 +195,32 @@ fn a_session_whose_node_is_down_waits_for_that_node() {
     let one = Gateway::start_in(folder.path(), &settings);
     await_joined(&one, 1);
     await_joined(&two, 1);
+    let forget = |number: &str| run_with_settings(&["nodes", "forget", number], &nats.settings(1));
+    let (code, said) = forget("1");
+    assert!(
+        code != Some(0) && said.contains("node 1 is running"),
+        "{said}"
+    );
     let mut client = resumed(&two, "patient");
     client.await_line("p/a kept 2");
-    drop(one);
+    drop(client);
+    two.terminate();
+    // The node is lost for good.
+    await_some("the node is missed", || {
+        (metric(&one, "gatepost_backbone_nodes ") == 0).then_some(())
+    });
+    let (code, said) = forget("2");
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said.trim(), "sessions of node 2 that were given up: 1");
+    let port = one.port("mqtt");
+    let arguments = [
+        "-p", &port, "-V", "5", "-c", "-x", "3600", "-i", "patient", "-t", "p/#", "-F", "%p",
+    ];
+    let mut client = Client::start("mosquitto_sub", &arguments);
+    await_some("the client has a new session", || {
+        publish(&one, "p/b", "new", &["-q", "1"]);
+        client.seen().iter().any(|line| line == "new").then_some(())
+    });
 }
 
 #[test]

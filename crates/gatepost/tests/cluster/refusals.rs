@@ -20,7 +20,7 @@ pub(crate) fn refused(settings: &str) -> String {
 }
 
 /// `gatepost backbone check` or `gatepost nodes` with these settings: its exit code and words.
-fn run_with_settings(arguments: &[&str], settings: &str) -> (Option<i32>, String) {
+pub(crate) fn run_with_settings(arguments: &[&str], settings: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("gatepost.toml");
     std::fs::write(&config, settings).expect("written");
