@@ -10,7 +10,7 @@
 //! - QoS 1 and 2: publications of all nodes are appended to a log, which each node reads (`log/`).
 //! - Retained messages are also sent to a stream that keeps one message for each topic
 //!   (`retained_stream.rs`, `retained.rs`).
-//! - Persistent sessions move to the node that their client connects to (`moves/`).
+//! - Persistent sessions move to the node that their client connects to (`moves/`, `moving/`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
@@ -34,6 +34,7 @@ mod log_streams;
 mod log_writing;
 mod membership;
 mod moves;
+mod moving;
 mod outgoing;
 mod receiving;
 mod retained;

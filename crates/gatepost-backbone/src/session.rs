@@ -19,7 +19,8 @@ use crate::log_reading;
 use crate::log_streams::{self, LogStream};
 use crate::log_writing;
 use crate::membership::{self, Claim};
-use crate::moves::{self, Directory};
+use crate::moves::directory::Directory;
+use crate::moving;
 use crate::outgoing::OutgoingQueue;
 use crate::receiving;
 use crate::retained_stream;
@@ -203,14 +204,9 @@ impl ClusterSession {
         let announced =
             announcing::run(shared.clone(), client.clone(), new_subscriptions, interest);
         tasks.spawn(announced);
-        let log = self.log.iter().map(|log| log.stream.clone()).collect();
-        let moved = moves::run(
-            shared.clone(),
-            broker.clone(),
-            client.clone(),
-            self.directory,
-            log,
-        );
+        let streams = self.log.iter().map(|log| log.stream.clone()).collect();
+        let (nodes, of_node) = (shared.clone(), broker.clone());
+        let moved = moving::run(nodes, of_node, client.clone(), self.directory, streams);
         tasks.spawn(moved);
         let sent = sending::run(
             shared.clone(),

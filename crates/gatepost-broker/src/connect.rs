@@ -7,13 +7,9 @@ use gatepost_message::Peer;
 
 use crate::authorization::Authorization;
 use crate::encoder::{SubscriberSocket, WireFormat};
-use crate::moved_session::SessionName;
 use crate::session::SessionWill;
+use crate::session_name::SessionName;
 use crate::settings::SlowSubscriber;
-
-/// The prefix of the client ids of clients that are parts of the server. Listeners refuse clients
-/// that use it.
-pub const IN_PROCESS_PREFIX: &str = "$sink/";
 
 /// A client's request to connect.
 pub struct ConnectOptions {

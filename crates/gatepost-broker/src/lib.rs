@@ -25,6 +25,7 @@ mod authorization;
 mod bounded_socket;
 mod broker;
 mod clock;
+mod cluster;
 mod connect;
 mod counters;
 mod encoder;
@@ -52,6 +53,7 @@ mod retained;
 mod route;
 mod rules_in_force;
 mod session;
+mod session_name;
 mod session_table;
 mod sessions_on_disk;
 mod settings;
@@ -69,9 +71,7 @@ pub use acknowledged::{Receipt, StrayAcknowledgement};
 pub use attachment::{Attachment, Connected, SubscribeError, VerdictReporter};
 pub use authorization::{Authorization, OwnerRights};
 pub use broker::Broker;
-pub use connect::{
-    ConnectError, ConnectOptions, ConnectionClose, ConnectionGreeting, IN_PROCESS_PREFIX,
-};
+pub use connect::{ConnectError, ConnectOptions, ConnectionClose, ConnectionGreeting};
 pub use counters::DropCause;
 pub use encoder::{Encoder, FrameOptions, SubscriberSocket, TopicAlias, Unencodable, WireFormat};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, SharedFilter, SubscribeOptions};
@@ -79,18 +79,17 @@ pub use gatepost_topics::{RuleViolation, TopicRules};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;
 pub use memory::{MemoryGauge, memory_available_bytes};
-pub use moved_session::{
-    ClaimError, ClaimWait, MovedDelivery, MovedSession, SessionAdoption, SessionName,
-    SessionRelease, SessionUse,
-};
+pub use moved_session::{MovedDelivery, MovedSession, SessionAdoption, SessionRelease};
 pub use nodes::{
-    InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus, OtherNodes, OutOfMemory,
+    ClaimError, ClaimWait, InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus,
+    OtherNodes, OutOfMemory, SessionUse,
 };
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
 pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::Remembered;
 pub use replay::Replayed;
 pub use session::{DisconnectCause, QueueBounds, Session, SessionWill};
+pub use session_name::{IN_PROCESS_PREFIX, SessionName};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use since::{MalformedSince, Since};
 pub use stats::{BrokerStats, SessionStats, TopicStats};

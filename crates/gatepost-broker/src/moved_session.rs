@@ -1,4 +1,4 @@
-//! Sessions that move between servers: their names, what a move transfers, and the outcomes.
+//! Sessions that move between servers: what a move transfers, and its outcomes.
 //!
 //! A session has one owner. A client that connects to another node makes that node claim the
 //! session ([`OtherNodes::claim`](crate::OtherNodes::claim)): the earlier owner
@@ -12,38 +12,14 @@
 //! - An adopted session is stored in one commit, with what the caller adds to it.
 //! - A move transfers the identifiers of deliveries: those in flight keep their packet identifiers.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gatepost_message::Publication;
 use gatepost_store::{DeliveryRow, StoreChange, StoreError, SubscriptionRow, Ticket};
 
-use crate::connect::IN_PROCESS_PREFIX;
 use crate::nodes::LoggedPublication;
-
-/// The name of a session. Client ids are per user: a client can neither take over nor block the
-/// session of another user by its client id.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SessionName {
-    /// `None` for clients that did not log in.
-    pub user: Option<Arc<str>>,
-    /// The client's own id, or the one that the broker chose.
-    pub client_id: Arc<str>,
-}
-
-impl SessionName {
-    pub(crate) const fn new(user: Option<Arc<str>>, client_id: Arc<str>) -> Self {
-        Self { user, client_id }
-    }
-
-    /// Whether the client is a part of this server, whose session has nothing to do with that of
-    /// another server's part of the same name.
-    pub(crate) fn is_in_process(&self) -> bool {
-        self.client_id.starts_with(IN_PROCESS_PREFIX)
-    }
-}
+use crate::session_name::SessionName;
 
 /// The content of a persistent session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,38 +73,3 @@ pub struct SessionAdoption {
     /// Changes of the same commit.
     pub changes: Vec<StoreChange>,
 }
-
-/// The use that a client makes of a session that another node may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionUse {
-    /// The session continues, if there is one; otherwise a persistent one begins.
-    Continue,
-    /// The session continues, if there is one, until its connection ends; otherwise a session
-    /// begins that ends with its connection.
-    Finish,
-    /// The session is discarded, and a persistent one begins.
-    Replace,
-}
-
-/// The reason why a node cannot give a client its session.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
-    /// This node is not part of its cluster.
-    #[error("this node cannot reach the NATS servers, which know where the session is")]
-    NotJoined,
-    /// The node that has the session is not running.
-    #[error("the session is on node {0}, which is not running")]
-    OwnerAbsent(u8),
-    /// The node that has the session did not release it in time.
-    #[error("node {0}, which has the session, does not release it")]
-    NotReleased(u8),
-    /// The client has connected to another node meanwhile.
-    #[error("the client has connected to another node")]
-    Superseded,
-    /// The session could not be stored here.
-    #[error("the session cannot be stored: {0}")]
-    NotStored(String),
-}
-
-/// The wait for a claim.
-pub type ClaimWait = Pin<Box<dyn Future<Output = Result<(), ClaimError>> + Send>>;

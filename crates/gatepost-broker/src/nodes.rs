@@ -24,6 +24,8 @@
 //!
 //! [`Broker::node_publisher`]: crate::Broker::node_publisher
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use gatepost_message::{Publication, TopicFilter};
@@ -31,7 +33,7 @@ use gatepost_store::{StoreChange, Ticket};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::moved_session::{ClaimWait, SessionName, SessionUse};
+use crate::session_name::SessionName;
 
 /// Other servers that share topics with this one.
 pub trait OtherNodes: Send + Sync {
@@ -104,6 +106,41 @@ pub struct LoggedBatch<'a> {
     /// Otherwise they fail after some time, when the log may have stored them or not.
     pub are_kept: bool,
 }
+
+/// The use that a client makes of a session that another node may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionUse {
+    /// The session continues, if there is one; otherwise a persistent one begins.
+    Continue,
+    /// The session continues, if there is one, until its connection ends; otherwise a session
+    /// begins that ends with its connection.
+    Finish,
+    /// The session is discarded, and a persistent one begins.
+    Replace,
+}
+
+/// The reason why a node cannot give a client its session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// This node is not part of its cluster.
+    #[error("this node cannot reach the NATS servers, which know where the session is")]
+    NotJoined,
+    /// The node that has the session is not running.
+    #[error("the session is on node {0}, which is not running")]
+    OwnerAbsent(u8),
+    /// The node that has the session did not release it in time.
+    #[error("node {0}, which has the session, does not release it")]
+    NotReleased(u8),
+    /// The client has connected to another node meanwhile.
+    #[error("the client has connected to another node")]
+    Superseded,
+    /// The session could not be stored here.
+    #[error("the session cannot be stored: {0}")]
+    NotStored(String),
+}
+
+/// The wait for a claim.
+pub type ClaimWait = Pin<Box<dyn Future<Output = Result<(), ClaimError>> + Send>>;
 
 /// The server has no memory for the deliveries of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation};
-use async_nats::jetstream::{Context, stream::StorageType};
+use async_nats::jetstream::{Context, Message, stream::StorageType};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use gatepost_broker::SessionName;
@@ -23,8 +23,9 @@ use crate::subjects::Subjects;
 
 /// The time for which the engine remembers that a key was removed.
 const REMOVED_FOR: Duration = Duration::from_hours(1);
-/// The header by which the engine marks removed keys.
+/// The headers of removed keys: of a removal, and of the engine's mark after its time.
 const OPERATION: &str = "KV-Operation";
+const MARKER: &str = "Nats-Marker-Reason";
 
 /// The identifier of a session's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,8 +150,7 @@ impl Directory {
         id: SessionId,
     ) -> Result<Option<(Ownership, u64)>, BackboneError> {
         let entry = self.0.entry(id.key()).await;
-        let entry =
-            entry.map_err(|error| BackboneError::request("reading the directory", error))?;
+        let entry = entry.map_err(failed)?;
         let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else {
             return Ok(None);
         };
@@ -201,44 +201,22 @@ impl Directory {
         &self,
         mut visit: impl FnMut(SessionId, Ownership, u64),
     ) -> Result<(), BackboneError> {
-        let failed = |error: String| BackboneError::request("reading the directory", error);
         let config = OrderedConfig {
             deliver_policy: DeliverPolicy::LastPerSubject,
             filter_subject: format!("{}>", self.0.prefix),
             ..OrderedConfig::default()
         };
-        let info = self.0.stream.get_info().await;
-        let last = info
-            .map_err(|error| failed(error.to_string()))?
-            .state
-            .last_sequence;
         let consumer = self.0.stream.create_consumer(config).await;
-        let mut consumer = consumer.map_err(|error| failed(error.to_string()))?;
-        let pending = consumer.info().await;
-        if last == 0
-            || pending
-                .map_err(|error| failed(error.to_string()))?
-                .num_pending
-                == 0
-        {
+        let mut consumer = consumer.map_err(failed)?;
+        if consumer.info().await.map_err(failed)?.num_pending == 0 {
             return Ok(());
         }
-        let messages = consumer.messages().await;
-        let mut messages = messages.map_err(|error| failed(error.to_string()))?;
+        let mut messages = consumer.messages().await.map_err(failed)?;
         while let Some(message) = messages.next().await {
-            let message = message.map_err(|error| failed(error.to_string()))?;
-            let info = message.info().map_err(|error| failed(error.to_string()))?;
-            let id = message.subject.strip_prefix(self.0.prefix.as_str());
-            let is_removed = message.headers.as_ref().is_some_and(|headers| {
-                headers.get(OPERATION).is_some() || headers.get("Nats-Marker-Reason").is_some()
-            });
-            if let Some(id) = id.and_then(SessionId::from_key).filter(|_| !is_removed) {
-                match read(&message.payload) {
-                    Ok(ownership) => visit(id, ownership, info.stream_sequence),
-                    Err(error) => {
-                        tracing::warn!(target: "backbone", %error, "a key is passed over")
-                    }
-                }
+            let message = message.map_err(failed)?;
+            let info = message.info().map_err(failed)?;
+            if let Some((id, ownership)) = self.read_key(&message) {
+                visit(id, ownership, info.stream_sequence);
             }
             if info.pending == 0 {
                 return Ok(());
@@ -246,11 +224,32 @@ impl Directory {
         }
         Err(BackboneError::Lost("the directory ended".to_owned()))
     }
+
+    /// A key as it is in the stream; `None` if it was removed.
+    fn read_key(&self, message: &Message) -> Option<(SessionId, Ownership)> {
+        let headers = message.headers.as_ref();
+        let is_removed = headers.is_some_and(|headers| {
+            let marks = [OPERATION, MARKER];
+            marks.into_iter().any(|mark| headers.get(mark).is_some())
+        });
+        let key = message.subject.strip_prefix(self.0.prefix.as_str())?;
+        let id = SessionId::from_key(key).filter(|_| !is_removed)?;
+        match read(&message.payload) {
+            Ok(ownership) => Some((id, ownership)),
+            Err(error) => {
+                tracing::warn!(target: "backbone", %error, "a key is passed over");
+                None
+            }
+        }
+    }
+}
+
+fn failed(error: impl ToString) -> BackboneError {
+    BackboneError::request("reading the directory", error)
 }
 
 fn read(value: &[u8]) -> Result<Ownership, BackboneError> {
-    serde_json::from_slice(value)
-        .map_err(|error| BackboneError::request("reading the directory", error))
+    serde_json::from_slice(value).map_err(failed)
 }
 
 #[cfg(test)]

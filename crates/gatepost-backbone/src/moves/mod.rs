@@ -8,11 +8,10 @@
 //! - `directory.rs`: the keys that say which node has a session;
 //! - `transfer.rs`: the content of a session, as bytes and as records of the earlier owner;
 //! - `question.rs`: questions between nodes, and their answers;
-//! - `claiming.rs`: the node that the client has connected to;
-//! - `adopting.rs`: there, the sessions that join, and what they have missed of the log;
-//! - `releasing.rs`: the earlier owner;
-//! - `forgetting.rs`: the sessions of a node that does not return;
-//! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys.
+//! - `forgetting.rs`: the sessions of a node that does not return.
+//!
+//! This module has the state that outlives a connection. The tasks of a connection are in
+//! `moving/`.
 //!
 //! The order of events follows the model of `tests/handover_model`. Invariants:
 //! - A node that has released a session, or denied having it, no longer writes it. Only the claim
@@ -22,46 +21,32 @@
 //! - Nothing here waits for a lock, and no answer waits for another node: a node that is claiming
 //!   a session itself says so.
 
-mod adopting;
-mod claiming;
-mod directory;
+pub(crate) mod directory;
 mod forgetting;
-mod question;
-mod reconciling;
-mod releasing;
-mod transfer;
+pub(crate) mod question;
+pub(crate) mod transfer;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_nats::Client;
-use async_nats::jetstream::stream::Stream;
-use gatepost_broker::{Broker, ClaimError, ClaimWait, SessionName, SessionUse};
+use gatepost_broker::{ClaimError, ClaimWait, SessionName, SessionUse};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinSet;
 
-pub(crate) use directory::Directory;
 use directory::SessionId;
 pub use forgetting::forget_node;
 
-use crate::error::BackboneError;
-use crate::shared::Shared;
-
 /// The longest time that a client waits for its session.
-const CLAIM_TIME_MAX: Duration = Duration::from_secs(8);
-/// Claims that are made at once.
-const CLAIMS_MAX: usize = 1_024;
+pub(crate) const CLAIM_TIME_MAX: Duration = Duration::from_secs(8);
 /// Claims that wait to be begun, and ended sessions whose key is not removed.
 const WAITING_MAX: usize = 4_096;
 
 /// A claim that a client waits for.
-struct ClaimRequest {
-    name: SessionName,
-    purpose: SessionUse,
-    reply: oneshot::Sender<Result<(), ClaimError>>,
+pub(crate) struct ClaimRequest {
+    pub(crate) name: SessionName,
+    pub(crate) purpose: SessionUse,
+    pub(crate) reply: oneshot::Sender<Result<(), ClaimError>>,
 }
 
 /// The state of moves, which outlives a connection.
@@ -74,24 +59,25 @@ pub(crate) struct SessionMoves {
     /// Sessions that have ended, each with the claim of this node.
     ended: mpsc::Sender<(SessionName, u64)>,
     /// The other ends of these queues, while no connection uses them.
-    queues: Mutex<Option<MoveQueues>>,
+    pub(crate) queues: Mutex<Option<MoveQueues>>,
     /// The claims of the sessions that this node has, or that are about to begin.
-    own: Mutex<HashMap<SessionId, u64>>,
+    pub(crate) own: Mutex<HashMap<SessionId, u64>>,
     /// Claims that are being made, each with its number once that is known.
-    claiming: Mutex<HashMap<SessionId, Option<u64>>>,
+    pub(crate) claiming: Mutex<HashMap<SessionId, Option<u64>>>,
     /// A claim has ended.
-    freed: Notify,
+    pub(crate) freed: Notify,
     /// Released sessions whose records may not be stored yet, with the claim.
-    releasing: Mutex<HashSet<(SessionId, u64)>>,
+    pub(crate) releasing: Mutex<HashSet<(SessionId, u64)>>,
     adopted: AtomicU64,
     released: AtomicU64,
 }
 
-struct MoveQueues {
-    requests: mpsc::Receiver<ClaimRequest>,
-    replacements: mpsc::Receiver<SessionName>,
-    began: mpsc::Receiver<SessionName>,
-    ended: mpsc::Receiver<(SessionName, u64)>,
+/// The ends of the queues that a connection empties.
+pub(crate) struct MoveQueues {
+    pub(crate) requests: mpsc::Receiver<ClaimRequest>,
+    pub(crate) replacements: mpsc::Receiver<SessionName>,
+    pub(crate) began: mpsc::Receiver<SessionName>,
+    pub(crate) ended: mpsc::Receiver<(SessionName, u64)>,
 }
 
 impl SessionMoves {
@@ -167,6 +153,14 @@ impl SessionMoves {
         }
     }
 
+    pub(crate) fn note_adopted(&self) {
+        self.adopted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_released(&self) {
+        self.released.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn adopted(&self) -> u64 {
         self.adopted.load(Ordering::Relaxed)
     }
@@ -175,104 +169,8 @@ impl SessionMoves {
         self.released.load(Ordering::Relaxed)
     }
 
-    fn own_claim(&self, id: SessionId) -> Option<u64> {
+    /// The claim of a session that this node has.
+    pub(crate) fn own_claim(&self, id: SessionId) -> Option<u64> {
         self.own.lock().get(&id).copied()
-    }
-}
-
-/// The parts of a connection that moves need.
-#[derive(Clone)]
-pub(crate) struct MoveContext {
-    shared: Arc<Shared>,
-    broker: Broker,
-    client: Client,
-    directory: Directory,
-    /// The streams of the log, by partition.
-    log: Arc<Vec<Stream>>,
-    adoptions: mpsc::Sender<adopting::AdoptionRequest>,
-}
-
-/// The queues of a connection, which are left to the next one.
-struct UsedQueues {
-    shared: Arc<Shared>,
-    queues: Option<MoveQueues>,
-}
-
-impl Drop for UsedQueues {
-    fn drop(&mut self) {
-        *self.shared.moves.queues.lock() = self.queues.take();
-    }
-}
-
-/// Moves sessions for as long as the connection lasts.
-pub(crate) async fn run(
-    shared: Arc<Shared>,
-    broker: Broker,
-    client: Client,
-    directory: Directory,
-    log: Vec<Stream>,
-) -> BackboneError {
-    let subjects = &shared.subjects;
-    let questions = client
-        .subscribe(subjects.session_questions(shared.node))
-        .await;
-    let replaced = client.subscribe(subjects.replaced_sessions()).await;
-    let (questions, replaced) = match (questions, replaced) {
-        (Ok(questions), Ok(replaced)) => (questions, replaced),
-        (Err(error), _) | (_, Err(error)) => {
-            return BackboneError::request("subscribing", error);
-        }
-    };
-    let (adoptions, waiting) = mpsc::channel(WAITING_MAX);
-    let context = MoveContext {
-        shared: shared.clone(),
-        broker,
-        client,
-        directory,
-        log: Arc::new(log),
-        adoptions,
-    };
-    if let Err(error) = reconciling::reconcile(&context).await {
-        return error;
-    }
-    let queues = shared.moves.queues.lock().take();
-    let used = UsedQueues { shared, queues };
-    tokio::select! {
-        error = serve(&context, used) => error,
-        error = adopting::run(context.clone(), waiting) => error,
-        error = releasing::run(context.clone(), questions) => error,
-        error = releasing::follow_replacements(&context, replaced) => error,
-    }
-}
-
-/// Begins the claims of this node, and tells others of its sessions.
-async fn serve(context: &MoveContext, mut used: UsedQueues) -> BackboneError {
-    let lost = || BackboneError::Lost("the queue of claims ended".to_owned());
-    let Some(queues) = &mut used.queues else {
-        return lost();
-    };
-    let mut claims = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(request) = queues.requests.recv(), if claims.len() < CLAIMS_MAX => {
-                let context = context.clone();
-                claims.spawn(async move { claiming::claim(context, request).await });
-            }
-            Some(name) = queues.replacements.recv() => {
-                if let Err(error) = context.announce_replaced(&name, 0).await {
-                    return error;
-                }
-            }
-            Some(name) = queues.began.recv() => {
-                let context = context.clone();
-                claims.spawn(async move { reconciling::enter(&context, &name).await });
-            }
-            Some((name, claim)) = queues.ended.recv() => {
-                let context = context.clone();
-                claims.spawn(async move { reconciling::forget(&context, &name, claim).await });
-            }
-            Some(_) = claims.join_next() => {}
-            else => return lost(),
-        }
     }
 }

@@ -312,7 +312,7 @@ mod tests {
                     client_id: Arc::from("meter"),
                 },
                 kind: "mqtt".to_owned(),
-                expiry: Duration::from_secs(3_600),
+                expiry: Duration::from_hours(1),
                 sent: 5,
                 subscriptions: vec![SubscriptionRow {
                     session: 7,

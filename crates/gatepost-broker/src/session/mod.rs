@@ -34,7 +34,7 @@ use crate::clock::BrokerClock;
 use crate::counters::{Counters, DropCause, DropCounters};
 use crate::encoder::WireFormat;
 use crate::limits::{Limit, LimitCounters};
-use crate::moved_session::SessionName;
+use crate::session_name::SessionName;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::trace::StepOutcome;
 pub(crate) use deliver::expiry_left;

@@ -12,10 +12,10 @@ use super::{AttachedSession, SessionTable};
 use crate::connect::{ConnectError, ConnectOptions, ConnectionGreeting};
 use crate::counters::Counters;
 use crate::limits::Limit;
-use crate::moved_session::SessionName;
 use crate::session::{
     DeferredEffects, DisconnectCause, LiveLink, Session, SessionState, TopicAliases,
 };
+use crate::session_name::SessionName;
 
 /// The session that waits for a client. A session from before there were users is
 /// assigned to the first user who logs in.
@@ -107,8 +107,8 @@ impl SessionTable {
         clean_start || state.expiry.is_zero() || state.has_expired(self.shared.clock.now())
     }
 
-    /// Whether a session may begin here: a persistent one needs a claim, which another node may have
-    /// replaced by a later one.
+    /// Whether a session may begin here: a persistent one needs a claim, which another node may
+    /// have replaced by a later one.
     fn may_begin(&self, name: &SessionName, options: &ConnectOptions, was_assigned: bool) -> bool {
         let Some(nodes) = self.shared.nodes_for(name) else {
             return true;

@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 use crate::connect::ConnectionClose;
 use crate::held_wills::HeldWills;
 use crate::limits::TokenBucket;
-use crate::moved_session::SessionName;
 use crate::session::{DeferredEffects, DisconnectCause, Session};
+use crate::session_name::SessionName;
 use crate::shared::BrokerShared;
 use crate::uncommitted::UncommittedEffects;
 

@@ -12,11 +12,10 @@ use gatepost_store::{
 use super::SessionTable;
 use crate::acknowledged::{AcknowledgedDeliveries, Delivery, DeliveryPhase};
 use crate::filter::{DeliveryOptions, RequestedFilter, RetainHandling, SubscribeOptions};
-use crate::moved_session::{
-    MovedDelivery, MovedSession, SessionAdoption, SessionName, SessionRelease,
-};
+use crate::moved_session::{MovedDelivery, MovedSession, SessionAdoption, SessionRelease};
 use crate::persistence::{Audience, ChangeBatch, CommitStatus};
 use crate::session::{DeferredEffects, Session, SessionState};
+use crate::session_name::SessionName;
 use crate::subscription::{GroupMember, Subscription};
 
 impl SessionTable {
@@ -246,7 +245,7 @@ impl SessionTable {
     }
 }
 
-/// What a session has to transfer.
+/// The content that a session has to transfer.
 enum Content {
     /// Nothing: it ends.
     None,

@@ -37,6 +37,24 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
         ),
         nodes.malformed,
     );
+    push_log_and_sessions(page, nodes);
+    page.value(
+        gauge(
+            "gatepost_backbone_retained_unsent",
+            "Topics whose retained message the other nodes do not have yet.",
+        ),
+        nodes.retained_unsent,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_unconfirmed_total",
+            "Announcements of subscriptions that some node did not confirm in time.",
+        ),
+        nodes.unconfirmed_interest,
+    );
+}
+
+fn push_log_and_sessions(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     page.value(
         gauge(
             "gatepost_backbone_log_waiting",
@@ -71,19 +89,5 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
             "Sessions that went to other nodes, with their clients.",
         ),
         nodes.sessions_released,
-    );
-    page.value(
-        gauge(
-            "gatepost_backbone_retained_unsent",
-            "Topics whose retained message the other nodes do not have yet.",
-        ),
-        nodes.retained_unsent,
-    );
-    page.value(
-        counter(
-            "gatepost_backbone_unconfirmed_total",
-            "Announcements of subscriptions that some node did not confirm in time.",
-        ),
-        nodes.unconfirmed_interest,
     );
 }

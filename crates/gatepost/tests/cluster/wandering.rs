@@ -2,7 +2,7 @@
 //! nothing acknowledged is lost, nothing arrives twice at QoS 2, and topics keep their order.
 //!
 //! Each client alternates between the nodes. A further client connects under the names of the
-//! others, so that sessions also move away from a live connection.
+//! others, so that sessions also leave a live connection.
 //!
 //! One round of each kind happens with all tests; `GATEPOST_TEST_CLUSTER_ROUNDS` sets a number.
 
@@ -54,7 +54,7 @@ fn sessions_follow_wandering_clients_without_loss() {
     }
     clients.settle();
     for subscriber in &clients.subscribers {
-        subscriber.check(subscriber.client_id(), &clients.publishers);
+        subscriber.check(&subscriber.client_id, &clients.publishers);
     }
     let acknowledged: usize = clients
         .publishers
@@ -150,9 +150,9 @@ impl WanderingClients {
     /// The names of all clients, with their versions.
     fn names(&self) -> Vec<(String, Version)> {
         let publishers = self.publishers.iter();
-        let publishers = publishers.map(|one| (one.client_id().to_owned(), one.version));
+        let publishers = publishers.map(|one| (one.client_id.clone(), one.version));
         let subscribers = self.subscribers.iter();
-        let subscribers = subscribers.map(|one| (one.client_id().to_owned(), Version::Mqtt311));
+        let subscribers = subscribers.map(|one| (one.client_id.clone(), Version::Mqtt311));
         publishers.chain(subscribers).collect()
     }
 

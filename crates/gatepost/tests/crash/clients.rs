@@ -34,7 +34,7 @@ struct Begun {
 
 /// Publishes the numbers from 0 on under a topic of its own.
 pub(crate) struct Publisher {
-    client_id: String,
+    pub(crate) client_id: String,
     pub(crate) version: Version,
     pub(crate) topic: String,
     pub(crate) qos: u8,
@@ -64,10 +64,6 @@ impl Publisher {
             acknowledged: Vec::new(),
             count: Arc::default(),
         }
-    }
-
-    pub(crate) fn client_id(&self) -> &str {
-        &self.client_id
     }
 
     /// Publishes until the connection is lost, or everything is finished.
@@ -170,7 +166,7 @@ impl Publisher {
 
 /// Subscribes to everything and records the messages that it receives.
 pub(crate) struct Subscriber {
-    client_id: String,
+    pub(crate) client_id: String,
     is_subscribed: bool,
     /// Packet identifiers of exactly-once publications that are not released.
     held: HashSet<u16>,
@@ -189,10 +185,6 @@ impl Subscriber {
             got: BTreeMap::new(),
             awaited: HashSet::new(),
         }
-    }
-
-    pub(crate) fn client_id(&self) -> &str {
-        &self.client_id
     }
 
     /// Takes note of those `acknowledged` publications of a topic that have not arrived.

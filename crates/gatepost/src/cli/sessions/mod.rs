@@ -41,7 +41,7 @@ enum SessionsAction {
     /// Show a session: connection, subscriptions, queue, and causes of delay
     Show {
         #[command(flatten)]
-        which: SessionName,
+        which: SessionArguments,
         /// As JSON, one array
         #[arg(long)]
         json: bool,
@@ -54,7 +54,7 @@ enum SessionsAction {
     /// published.
     Kick {
         #[command(flatten)]
-        which: SessionName,
+        which: SessionArguments,
         #[command(flatten)]
         server: AdminOptions,
     },
@@ -65,7 +65,7 @@ enum SessionsAction {
     #[command(visible_alias = "end")]
     Forget {
         #[command(flatten)]
-        which: SessionName,
+        which: SessionArguments,
         #[command(flatten)]
         server: AdminOptions,
     },
@@ -75,7 +75,7 @@ enum SessionsAction {
     /// machine and the networks of bans.allowed are never banned.
     Ban {
         #[command(flatten)]
-        which: SessionName,
+        which: SessionArguments,
         /// Ban the address (in all protocols) or the user (from any address)
         #[arg(long, value_name = "WHAT", value_parser = ["address", "user"])]
         what: String,
@@ -92,7 +92,7 @@ enum SessionsAction {
 
 /// The session that the command selects.
 #[derive(Debug, Args)]
-struct SessionName {
+struct SessionArguments {
     /// The client id
     client_id: String,
     /// Only this user's; empty for clients without a login
@@ -100,7 +100,7 @@ struct SessionName {
     of_user: Option<String>,
 }
 
-impl SessionName {
+impl SessionArguments {
     fn path(&self) -> String {
         let query = self
             .of_user

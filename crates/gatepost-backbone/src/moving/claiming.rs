@@ -7,20 +7,21 @@ use gatepost_broker::{ClaimError, SessionName, SessionUse};
 use gatepost_store::StoreChange;
 use tokio::sync::oneshot;
 
+use super::MoveContext;
 use super::adopting::AdoptionRequest;
-use super::directory::{Ownership, SessionId};
-use super::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
-use super::transfer::{self, Piece, SessionTransfer};
-use super::{CLAIM_TIME_MAX, ClaimRequest, MoveContext};
 use crate::encoding::EncodingError;
 use crate::error::BackboneError;
+use crate::moves::directory::{Ownership, SessionId};
+use crate::moves::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
+use crate::moves::transfer::{self, Piece, SessionTransfer};
+use crate::moves::{CLAIM_TIME_MAX, ClaimRequest};
 use crate::shared::Shared;
 
 /// The time for an answer; then the question is repeated.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 /// The pause before a question is repeated.
 const REPEAT_AFTER: Duration = Duration::from_millis(10);
-/// The attempts to tell an earlier owner that the content is stored.
+/// The attempts to inform an earlier owner that the content is stored.
 const REMOVE_ATTEMPTS: usize = 3;
 
 /// The mark of a claim that is being made, until it is dropped.
@@ -38,9 +39,9 @@ impl Drop for ClaimMark<'_> {
 
 /// The end of a claim that did not succeed.
 enum ClaimEnd {
-    /// The client is told.
+    /// The reason is the client's.
     Refused(ClaimError),
-    /// The engine fails; the client is told that this node is not in its cluster.
+    /// The engine fails.
     Engine(BackboneError),
 }
 
@@ -334,7 +335,7 @@ impl MoveContext {
         }
     }
 
-    /// Tells an earlier owner that the content of a session is stored.
+    /// Informs an earlier owner that the content of a session is stored.
     async fn remove_content(&self, node: u8, name: &SessionName, wanted: u64, claim: u64) {
         if node == self.shared.node {
             let removal = transfer::remove(SessionId::of(name), wanted);

@@ -4,8 +4,6 @@
 //! A session is released without waiting, while all that it has received is flushed
 //! (`log_reading.rs`), so the positions in the log fit the content.
 
-use std::sync::atomic::Ordering;
-
 use async_nats::{Message, Subject, Subscriber};
 use futures_util::StreamExt as _;
 use gatepost_broker::SessionRelease;
@@ -13,10 +11,10 @@ use gatepost_store::Ticket;
 use tokio::task::JoinSet;
 
 use super::MoveContext;
-use super::directory::SessionId;
-use super::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
-use super::transfer::{self, SessionTransfer};
 use crate::error::BackboneError;
+use crate::moves::directory::SessionId;
+use crate::moves::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
+use crate::moves::transfer::{self, SessionTransfer};
 
 /// An answer, and the commit that it waits for.
 struct DueAnswer {
@@ -56,7 +54,7 @@ pub(super) async fn run(context: MoveContext, mut questions: Subscriber) -> Back
     }
 }
 
-/// Ends the sessions that begin anew on other nodes.
+/// Ends the sessions that other nodes replace.
 pub(super) async fn follow_replacements(
     context: &MoveContext,
     mut replaced: Subscriber,
@@ -131,7 +129,7 @@ impl MoveContext {
             SessionRelease::Absent => SessionAnswer::Absent.into(),
             SessionRelease::Released(ticket) => {
                 shared.moves.releasing.lock().insert((id, wanted));
-                shared.moves.released.fetch_add(1, Ordering::Relaxed);
+                shared.moves.note_released();
                 DueAnswer {
                     answer: SessionAnswer::Busy,
                     after: ticket.ok(),

@@ -8,14 +8,17 @@ use std::collections::HashMap;
 use gatepost_broker::SessionName;
 
 use super::MoveContext;
-use super::directory::{Ownership, SessionId};
-use super::transfer;
 use crate::error::BackboneError;
+use crate::moves::directory::{Ownership, SessionId};
+use crate::moves::transfer;
+
+/// The keys that name this node, each with its revision.
+type OwnKeys = HashMap<SessionId, (Ownership, u64)>;
 
 /// Compares all sessions and keys.
 pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError> {
-    let (shared, node) = (&context.shared, context.shared.node);
-    let mut keys: HashMap<SessionId, (Ownership, u64)> = HashMap::new();
+    let node = context.shared.node;
+    let mut keys = OwnKeys::new();
     let visit = |id, ownership: Ownership, revision| {
         if ownership.claim_of(node).is_some() {
             keys.insert(id, (ownership, revision));
@@ -25,29 +28,11 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
     let mut own = HashMap::new();
     for name in context.broker.persistent_sessions() {
         let id = SessionId::of(&name);
-        match keys.get(&id) {
-            Some((ownership, revision)) => {
-                own.extend(ownership.claim_of(node).map(|claim| (id, claim)));
-                if ownership.owner == node && !ownership.sources.is_empty() {
-                    // The session was stored here, and this server stopped before it said so.
-                    let cleared = Ownership {
-                        sources: Vec::new(),
-                        ..ownership.clone()
-                    };
-                    context.directory.update(id, &cleared, *revision).await?;
-                }
-            }
-            None => {
-                let first = Ownership::first(node);
-                if context.directory.create(id, &first).await?.is_some() {
-                    own.insert(id, first.claim);
-                } else {
-                    tracing::warn!(target: "backbone", client = &*name.client_id,
-                        "a session is discarded: its client has another one, on another node");
-                    context.broker.disown_session(&name);
-                }
-            }
-        }
+        let claim = match keys.get(&id) {
+            Some((ownership, revision)) => confirm(context, id, ownership, *revision).await?,
+            None => enter_or_end(context, &name).await?,
+        };
+        own.extend(claim.map(|claim| (id, claim)));
     }
     for (id, (ownership, revision)) in &keys {
         let is_over = ownership.owner == node && ownership.sources.is_empty();
@@ -55,7 +40,55 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
             context.directory.remove(*id, *revision).await;
         }
     }
-    let kept = transfer::kept(&shared.log.store);
+    remove_content(context, &keys)?;
+    *context.shared.moves.own.lock() = own;
+    Ok(())
+}
+
+/// The claim of a session that is here.
+async fn confirm(
+    context: &MoveContext,
+    id: SessionId,
+    ownership: &Ownership,
+    revision: u64,
+) -> Result<Option<u64>, BackboneError> {
+    let node = context.shared.node;
+    if ownership.owner == node && !ownership.sources.is_empty() {
+        // The session was stored here, and this server stopped before it said so.
+        let cleared = Ownership {
+            sources: Vec::new(),
+            ..ownership.clone()
+        };
+        context.directory.update(id, &cleared, revision).await?;
+    }
+    Ok(ownership.claim_of(node))
+}
+
+/// The claim of a session that has no key of this node: a new one, or none, if its client has
+/// another session.
+async fn enter_or_end(
+    context: &MoveContext,
+    name: &SessionName,
+) -> Result<Option<u64>, BackboneError> {
+    let first = Ownership::first(context.shared.node);
+    let created = context
+        .directory
+        .create(SessionId::of(name), &first)
+        .await?;
+    if created.is_some() {
+        return Ok(Some(first.claim));
+    }
+    tracing::warn!(target: "backbone", client = &*name.client_id,
+        "a session is discarded: its client has another one, on another node");
+    context.broker.disown_session(name);
+    Ok(None)
+}
+
+/// Removes the content of released sessions that their new owners have stored.
+fn remove_content(context: &MoveContext, keys: &OwnKeys) -> Result<(), BackboneError> {
+    let node = context.shared.node;
+    let store = &context.shared.log.store;
+    let kept = transfer::kept(store);
     let kept = kept.map_err(|error| BackboneError::request("reading released sessions", error))?;
     let is_needed = |(id, claim): &(SessionId, u64)| {
         let key = keys.get(id);
@@ -63,9 +96,8 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
     };
     let removals = kept.iter().filter(|released| !is_needed(released));
     let removals = removals.map(|&(id, claim)| transfer::remove(id, claim));
-    // Those that stay are removed the next time.
-    let _ = shared.log.store.submit_deferred(removals);
-    *shared.moves.own.lock() = own;
+    // Content that stays is removed the next time.
+    let _ = store.submit_deferred(removals);
     Ok(())
 }
 

@@ -14,15 +14,14 @@ use async_nats::jetstream::stream::Stream;
 use futures_util::StreamExt as _;
 use gatepost_broker::{ClaimError, LoggedPublication, SessionAdoption};
 use gatepost_store::{StoreChange, StoreError};
-use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, oneshot};
 
 use super::MoveContext;
-use super::directory::SessionId;
-use super::transfer::SessionTransfer;
 use crate::error::BackboneError;
 use crate::log::entry;
 use crate::log::position::LogPosition;
+use crate::moves::directory::SessionId;
+use crate::moves::transfer::SessionTransfer;
 
 /// Sessions that join in one pause.
 const BATCH_MAX: usize = 256;
@@ -192,7 +191,7 @@ impl MoveContext {
         let (name, id) = (session.name.clone(), SessionId::of(&session.name));
         let moves = &self.shared.moves;
         moves.own.lock().insert(id, claim);
-        moves.adopted.fetch_add(1, Ordering::Relaxed);
+        moves.note_adopted();
         let adopted = self.broker.adopt_session(SessionAdoption {
             session,
             missed,

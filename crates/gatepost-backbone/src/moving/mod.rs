@@ -1,0 +1,126 @@
+//! The tasks of a connection that move sessions (see `moves/`).
+//!
+//! - `claiming.rs`: the node that the client has connected to;
+//! - `adopting.rs`: there, the sessions that join, and what they have missed of the log;
+//! - `releasing.rs`: the earlier owner;
+//! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys.
+
+mod adopting;
+mod claiming;
+mod reconciling;
+mod releasing;
+
+use std::sync::Arc;
+
+use async_nats::Client;
+use async_nats::jetstream::stream::Stream;
+use gatepost_broker::Broker;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::error::BackboneError;
+use crate::moves::MoveQueues;
+use crate::moves::directory::Directory;
+use crate::shared::Shared;
+
+/// Claims that are made at once.
+const CLAIMS_MAX: usize = 1_024;
+/// Sessions that wait to join.
+const ADOPTIONS_MAX: usize = 4_096;
+
+/// The parts of a connection that moves need.
+#[derive(Clone)]
+pub(crate) struct MoveContext {
+    shared: Arc<Shared>,
+    broker: Broker,
+    client: Client,
+    directory: Directory,
+    /// The streams of the log, by partition.
+    log: Arc<Vec<Stream>>,
+    adoptions: mpsc::Sender<adopting::AdoptionRequest>,
+}
+
+/// The queues of a connection, which are left to the next one.
+struct UsedQueues {
+    shared: Arc<Shared>,
+    queues: Option<MoveQueues>,
+}
+
+impl Drop for UsedQueues {
+    fn drop(&mut self) {
+        *self.shared.moves.queues.lock() = self.queues.take();
+    }
+}
+
+/// Moves sessions for as long as the connection lasts.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    broker: Broker,
+    client: Client,
+    directory: Directory,
+    log: Vec<Stream>,
+) -> BackboneError {
+    let subjects = &shared.subjects;
+    let questions = client
+        .subscribe(subjects.session_questions(shared.node))
+        .await;
+    let replaced = client.subscribe(subjects.replaced_sessions()).await;
+    let (questions, replaced) = match (questions, replaced) {
+        (Ok(questions), Ok(replaced)) => (questions, replaced),
+        (Err(error), _) | (_, Err(error)) => {
+            return BackboneError::request("subscribing", error);
+        }
+    };
+    let (adoptions, waiting) = mpsc::channel(ADOPTIONS_MAX);
+    let context = MoveContext {
+        shared: shared.clone(),
+        broker,
+        client,
+        directory,
+        log: Arc::new(log),
+        adoptions,
+    };
+    if let Err(error) = reconciling::reconcile(&context).await {
+        return error;
+    }
+    let queues = shared.moves.queues.lock().take();
+    let used = UsedQueues { shared, queues };
+    tokio::select! {
+        error = serve(&context, used) => error,
+        error = adopting::run(context.clone(), waiting) => error,
+        error = releasing::run(context.clone(), questions) => error,
+        error = releasing::follow_replacements(&context, replaced) => error,
+    }
+}
+
+/// Begins the claims of this node, and follows the beginnings and ends of its sessions.
+async fn serve(context: &MoveContext, mut used: UsedQueues) -> BackboneError {
+    let lost = || BackboneError::Lost("the queue of claims ended".to_owned());
+    let Some(queues) = &mut used.queues else {
+        return lost();
+    };
+    let mut claims = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(request) = queues.requests.recv(), if claims.len() < CLAIMS_MAX => {
+                let context = context.clone();
+                claims.spawn(async move { claiming::claim(context, request).await });
+            }
+            Some(name) = queues.replacements.recv() => {
+                if let Err(error) = context.announce_replaced(&name, 0).await {
+                    return error;
+                }
+            }
+            Some(name) = queues.began.recv() => {
+                let context = context.clone();
+                claims.spawn(async move { reconciling::enter(&context, &name).await });
+            }
+            Some((name, claim)) = queues.ended.recv() => {
+                let context = context.clone();
+                claims.spawn(async move { reconciling::forget(&context, &name, claim).await });
+            }
+            Some(_) = claims.join_next() => {}
+            else => return lost(),
+        }
+    }
+}
