@@ -16,7 +16,7 @@ use crate::subjects::Subjects;
 /// sessions on other nodes. Returns the number of sessions. If the node returns, its sessions that
 /// were not replaced are there again.
 pub async fn forget_node(settings: &BackboneSettings, node: u8) -> Result<usize, BackboneError> {
-    let connection = Connection::open(settings, "gatepost nodes forget").await?;
+    let connection = Connection::open(settings, "gatepost nodes forget", 0).await?;
     let context = jetstream::new(connection.client);
     let subjects = Subjects::new(&settings.cluster);
     if let Some(bucket) = membership::existing_bucket(&context, &subjects).await {
