@@ -161,7 +161,15 @@ impl SessionClaim<'_> {
     /// Writes the claim into the directory; returns it with the revision of the key.
     async fn write(&self, purpose: SessionUse) -> Result<(Ownership, u64), ClaimEnd> {
         let (directory, node) = (&self.context.directory, self.context.shared.node);
+        let mut is_first = true;
         loop {
+            if Instant::now() >= self.deadline {
+                return Err(ClaimError::NotJoined.into());
+            }
+            if !std::mem::take(&mut is_first) {
+                // Another node has changed the key, or the replica that was read lags.
+                tokio::time::sleep(REPEAT_AFTER).await;
+            }
             let Some((found, revision)) = directory.find(self.id).await? else {
                 let first = Ownership::first(node);
                 match directory.create(self.id, &first).await? {
