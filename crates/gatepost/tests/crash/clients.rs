@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::wire::{Connection, Packet, Publish, Version};
 
@@ -15,6 +15,8 @@ use crate::wire::{Connection, Packet, Publish, Version};
 const WINDOW: usize = 32;
 /// The pause of a publisher that is slow.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The longest wait for an answer at the end.
+const ANSWERED_WITHIN: Duration = Duration::from_mins(1);
 
 /// The state that the rounds' threads share.
 #[derive(Default)]
@@ -83,6 +85,7 @@ impl Publisher {
                 connection.put_publish(&begun.publish);
             }
         }
+        let mut answered = Instant::now();
         loop {
             let is_finishing = signals.finish.load(Ordering::Acquire);
             let is_slow = signals.is_slow.load(Ordering::Acquire);
@@ -105,7 +108,13 @@ impl Publisher {
             match connection.receive()? {
                 // Published again over the next connection, as in MQTT 3.1.1.
                 Some(Packet::Refused) => return Err(io::ErrorKind::ConnectionReset.into()),
-                Some(packet) => self.take(&mut connection, &packet, signals),
+                Some(packet) => {
+                    self.take(&mut connection, &packet, signals);
+                    answered = Instant::now();
+                }
+                None if is_finishing && answered.elapsed() > ANSWERED_WITHIN => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
                 None => {}
             }
         }
