@@ -38,8 +38,8 @@ const WAIT_MAX: Duration = Duration::from_mins(2);
 /// The time for which publishers publish as fast as they can, after the begin and the end of a
 /// fault.
 const FAST_FOR: Duration = Duration::from_secs(1);
-/// The longest time for a subscriber that receives all messages of a campaign at its end.
-const SETTLED_WITHIN: Duration = Duration::from_mins(10);
+/// The longest time for a subscriber that receives all messages of a series at its end.
+const SETTLED_WITHIN: Duration = Duration::from_mins(3);
 /// The pause of a publisher or subscriber that lost its connection.
 const RETRY_EVERY: Duration = Duration::from_millis(10);
 
