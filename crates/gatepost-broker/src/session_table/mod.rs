@@ -127,6 +127,7 @@ impl SessionTable {
     /// The same, for this reason.
     fn end_session_for(&self, session: &Arc<Session>, cause: DisconnectCause) -> DeferredEffects {
         let mut effects = DeferredEffects::of(session);
+        let mut ended_name = None;
         {
             let mut state = session.lock();
             state.has_ended = true;
@@ -142,11 +143,13 @@ impl SessionTable {
             if let Some(mut persistent) = queue.and_then(|mut queue| queue.end()) {
                 effects.follows_failed = persistent.unmet_prerequisite().is_some();
                 effects.changes.extend(persistent.changes);
-                let name = session.name_of(&state);
-                if let Some(nodes) = self.shared.nodes_for(&name) {
-                    nodes.session_ended(&name);
-                }
+                ended_name = Some(session.name_of(&state));
             }
+        }
+        if let Some(name) = &ended_name
+            && let Some(nodes) = self.shared.nodes_for(name)
+        {
+            nodes.session_ended(name);
         }
         let filters = std::mem::take(&mut *session.filters.lock());
         for text in filters {

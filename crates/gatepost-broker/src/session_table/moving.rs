@@ -4,7 +4,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gatepost_message::{Publication, Qos};
+use gatepost_message::{Publication, Qos, TopicFilter};
 use gatepost_store::{
     DeliveryRow, SessionChange, StoreChange, StoreError, SubscriptionRow, Ticket,
 };
@@ -39,12 +39,15 @@ impl SessionTable {
             return SessionRelease::Absent;
         };
         let mut all_effects = Vec::new();
-        let released = {
-            let mut state = session.lock();
-            all_effects.extend(self.end_connection(&session, &mut state));
-            self.content(&session, &mut state)
+        all_effects.extend(self.end_connection(&session, &mut session.lock()));
+        // A task of an earlier connection may still be storing what its client has sent.
+        let content = if session.is_on_disk() || session.attachments.load(Ordering::Acquire) > 0 {
+            Content::Busy
+        } else {
+            let subscriptions = self.subscription_rows(&session);
+            self.content(&session, &mut session.lock(), subscriptions)
         };
-        let moved = match released {
+        let moved = match content {
             Content::Busy => {
                 drop(sessions);
                 let _ = self.settle(all_effects);
@@ -88,16 +91,17 @@ impl SessionTable {
     }
 
     /// The content of a session without a connection.
-    fn content(&self, session: &Arc<Session>, state: &mut SessionState) -> Content {
+    fn content(
+        &self,
+        session: &Session,
+        state: &mut SessionState,
+        mut subscriptions: Vec<SubscriptionRow>,
+    ) -> Content {
         if !state.is_persistent()
             || state.expiry.is_zero()
             || state.has_expired(self.shared.clock.now())
         {
             return Content::None;
-        }
-        // A task of an earlier connection may still be storing what its client has published.
-        if session.is_on_disk() || session.attachments.load(Ordering::Acquire) > 0 {
-            return Content::Busy;
         }
         let (name, expiry) = (session.name_of(state), state.expiry);
         let Some(queue) = &mut state.acknowledged else {
@@ -113,32 +117,36 @@ impl SessionTable {
         else {
             return Content::None;
         };
+        for row in &mut subscriptions {
+            row.session = number;
+        }
         Content::Some(MovedSession {
             number,
             name,
             kind: session.kind.to_string(),
             expiry,
             sent: queue.last_sent(),
-            subscriptions: self.subscription_rows(session, number),
+            subscriptions,
             received,
             deliveries: deliveries(queue, number),
         })
     }
 
-    fn subscription_rows(&self, session: &Arc<Session>, number: u64) -> Vec<SubscriptionRow> {
-        let filters = session.filters.lock();
-        let row = |filter: &_| {
-            let member = self.shared.index.subscription_of(session, filter)?;
+    /// The subscriptions of a session, without its number.
+    fn subscription_rows(&self, session: &Arc<Session>) -> Vec<SubscriptionRow> {
+        let filters: Vec<TopicFilter> = session.filters.lock().iter().cloned().collect();
+        let row = |filter: TopicFilter| {
+            let member = self.shared.index.subscription_of(session, &filter)?;
             Some(SubscriptionRow {
-                session: number,
-                filter: filter.clone(),
+                session: 0,
+                filter,
                 qos: member.qos,
                 no_local: member.no_local,
                 retain_as_published: member.retain_as_published,
                 identifier: member.identifier.map(NonZeroU32::get),
             })
         };
-        filters.iter().filter_map(row).collect()
+        filters.into_iter().filter_map(row).collect()
     }
 
     /// See [`Broker::adopt_session`](crate::Broker::adopt_session).

@@ -62,10 +62,7 @@ fn sessions_follow_wandering_clients_without_loss() {
         .map(|one| one.acknowledged.len())
         .sum();
     println!("{acknowledged} acknowledged, none lost, {moved} moves");
-    assert!(
-        moved >= rounds as u64 * 4,
-        "{moved} moves in {rounds} rounds"
-    );
+    assert!(moved >= rounds as u64, "{moved} moves in {rounds} rounds");
 }
 
 /// The address of a client's attempt.
