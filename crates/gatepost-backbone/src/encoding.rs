@@ -115,7 +115,7 @@ pub(crate) fn begin(origin: BundleOrigin) -> BytesMut {
 
 /// Reads a bundle. The publications share its memory.
 pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, Vec<Publication>), EncodingError> {
-    let mut input = Input::new(bytes);
+    let mut input = Input::versioned(bytes)?;
     let origin = input.origin()?;
     let mut publications = Vec::new();
     while !input.is_empty() {
@@ -137,16 +137,21 @@ impl Input {
         Self(bytes)
     }
 
+    /// The rest of bytes that begin with the version.
+    pub(crate) fn versioned(bytes: Bytes) -> Result<Self, EncodingError> {
+        let mut input = Self::new(bytes);
+        match input.u8()? {
+            VERSION => Ok(input),
+            version => Err(EncodingError::Version(version)),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The head of a bundle.
+    /// The rest of the head of a bundle.
     pub(crate) fn origin(&mut self) -> Result<BundleOrigin, EncodingError> {
-        let version = self.u8()?;
-        if version != VERSION {
-            return Err(EncodingError::Version(version));
-        }
         Ok(BundleOrigin {
             node: self.u8()?,
             run: self.u64()?,

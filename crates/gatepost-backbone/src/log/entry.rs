@@ -43,7 +43,7 @@ pub(crate) fn push(buffer: &mut BytesMut, logged: &LoggedPublication, is_kept: b
 
 /// Reads an entry.
 pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, Vec<EntryPublication>), EncodingError> {
-    let mut input = Input::new(bytes);
+    let mut input = Input::versioned(bytes)?;
     let origin = input.origin()?;
     let mut publications = Vec::new();
     while !input.is_empty() {

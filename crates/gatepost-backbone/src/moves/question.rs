@@ -4,10 +4,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use gatepost_broker::SessionName;
 
 use super::transfer;
-use crate::encoding::{EncodingError, Input};
-
-/// The version of the encoding.
-const VERSION: u8 = 1;
+use crate::encoding::{EncodingError, Input, VERSION};
 
 /// A question to a node that has, or had, a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,11 +57,7 @@ impl SessionQuestion {
     }
 
     pub(crate) fn read(bytes: Bytes) -> Result<Self, EncodingError> {
-        let mut input = Input::new(bytes);
-        let version = input.u8()?;
-        if version != VERSION {
-            return Err(EncodingError::Version(version));
-        }
+        let mut input = Input::versioned(bytes)?;
         Ok(Self {
             name: transfer::read_name(&mut input)?,
             wanted: input.u64()?,
@@ -128,11 +121,7 @@ impl ReplacedSession {
     }
 
     pub(crate) fn read(bytes: Bytes) -> Result<Self, EncodingError> {
-        let mut input = Input::new(bytes);
-        let version = input.u8()?;
-        if version != VERSION {
-            return Err(EncodingError::Version(version));
-        }
+        let mut input = Input::versioned(bytes)?;
         Ok(Self {
             node: input.u8()?,
             claim: input.u64()?,

@@ -12,11 +12,9 @@ use gatepost_message::{Qos, TopicFilter};
 use gatepost_store::{DeliveryRow, Store, StoreChange, StoreError, SubscriptionRow};
 
 use super::directory::SessionId;
-use crate::encoding::{self, EncodingError, Input};
+use crate::encoding::{self, EncodingError, Input, VERSION};
 use crate::log::position::LogPosition;
 
-/// The version of the encoding.
-const VERSION: u8 = 1;
 /// The key space of released sessions.
 const SPACE: &str = "backbone.released";
 /// The bytes of a piece; a NATS message has 1 MB at most by default.
@@ -94,11 +92,7 @@ impl SessionTransfer {
 
     /// Reads a session.
     pub(crate) fn read(bytes: Bytes) -> Result<Self, EncodingError> {
-        let mut input = Input::new(bytes);
-        let version = input.u8()?;
-        if version != VERSION {
-            return Err(EncodingError::Version(version));
-        }
+        let mut input = Input::versioned(bytes)?;
         let number = input.u64()?;
         let name = read_name(&mut input)?;
         let kind = input.text()?;
