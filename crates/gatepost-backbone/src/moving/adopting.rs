@@ -115,13 +115,14 @@ impl MoveContext {
         };
         let mut missed = Vec::new();
         for (index, own) in positions.iter().enumerate() {
-            let from = batch
-                .iter()
-                .map(|request| request.transfer.positions[index]);
-            let from = from.min_by_key(|position| (position.sequence, position.delivered));
+            let received = batch.iter();
+            let from = received
+                .map(|request| request.transfer.positions[index])
+                .filter(|received| is_before(received, own))
+                .min_by_key(|received| (received.sequence, received.delivered));
             let of_partition = match from {
-                Some(from) if is_before(&from, own) => self.read(index, from, own).await?,
-                _ => Vec::new(),
+                Some(from) => self.read(index, from, own).await?,
+                None => Vec::new(),
             };
             missed.push(of_partition);
         }
@@ -180,7 +181,10 @@ impl MoveContext {
         } = transfer;
         let numbers = 1_u16..;
         changes.extend(numbers.zip(positions).map(|(number, one)| one.put(number)));
-        let of_session = received.iter().zip(missed).flat_map(|(received, missed)| {
+        let of_partitions = received.iter().zip(positions).zip(missed);
+        // The sequences of a stream that was replaced mean nothing in the present one.
+        let of_partitions = of_partitions.filter(|((received, own), _)| is_before(received, own));
+        let of_session = of_partitions.flat_map(|((received, _), missed)| {
             let is_missed = |one: &&MissedPublication| !received.includes(one.sequence, one.index);
             missed
                 .iter()
