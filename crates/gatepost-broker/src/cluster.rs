@@ -29,6 +29,11 @@ impl Broker {
         self.0.shared.nodes.as_ref().map(|nodes| nodes.status())
     }
 
+    /// Whether this server is one of several.
+    pub fn is_node(&self) -> bool {
+        self.0.shared.nodes.is_some()
+    }
+
     /// The wait until the session of a client that connects is here, if another node may have it;
     /// `None` where there is nothing to wait for. To be awaited before [`Broker::connect`].
     pub fn claim_session(

@@ -137,10 +137,11 @@ impl OpeningConnection<'_> {
         requested: &ConnectProperties<'_>,
         login: &MqttLogin,
     ) -> Result<(), Reason> {
-        if connect.client_id.is_empty() {
-            return Ok(()); // A name that the broker chooses is new.
-        }
         let broker = &self.context.broker;
+        // A name that the broker chooses is new.
+        if !broker.is_node() || connect.client_id.is_empty() {
+            return Ok(());
+        }
         let user = login.identity.as_ref().and_then(Identity::user);
         let name = SessionName {
             user: user.map(Arc::from),
