@@ -36,6 +36,8 @@ pub struct JournalPage {
     /// The message before which the search continues; `None` if all of the journal was searched. A
     /// page may be short, or empty: a search ends after some time.
     pub next: Option<MessageId>,
+    /// The number of entries that were read and compared: few if the index could be used.
+    pub compared: usize,
 }
 
 /// The order in which quarantined messages are listed.

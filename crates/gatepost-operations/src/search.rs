@@ -1,7 +1,7 @@
 //! Compares journal entries with a search.
 
 use gatepost_message::{Action, TopicFilter};
-use gatepost_store::JournalEntry;
+use gatepost_store::{JournalEntry, JournalTerms};
 
 use crate::request::Search;
 
@@ -32,6 +32,23 @@ impl JournalFilter {
             && self.rule.is_empty()
             && self.topic.is_none()
             && self.sender.is_empty()
+    }
+
+    /// The terms of every entry that matches. The index knows each field that is compared below.
+    pub(crate) fn terms(&self) -> JournalTerms {
+        let mut terms = JournalTerms::default();
+        terms.require_text(&self.text);
+        terms.require_text(&self.sender);
+        if let Some(verdict) = self.verdict {
+            terms.require_verdict(verdict);
+        }
+        if !self.rule.is_empty() {
+            terms.require_rule(&self.rule);
+        }
+        if let Some(topic) = &self.topic {
+            terms.require_topic(topic);
+        }
+        terms
     }
 
     pub(crate) fn matches(&self, entry: &JournalEntry) -> bool {

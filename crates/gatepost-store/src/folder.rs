@@ -3,6 +3,7 @@
 //! | file | purpose |
 //! | --- | --- |
 //! | `gatepost.db` | the database, with its `-wal` and `-shm` |
+//! | `gatepost.journal-index` | the index of the journal, with its `-wal` and `-shm` |
 //! | `gatepost.lock` | locked by the server for its whole life ([`lock`](crate::lock)) |
 //! | `gatepost.db.lock` | locked by every process that has the database open |
 //! | `gatepost.db.creating` | an unfinished new database; useless if its process has ended |
@@ -24,6 +25,7 @@ use rustix::process::geteuid;
 use crate::StoreError;
 
 const DATABASE: &str = "gatepost.db";
+const JOURNAL_INDEX: &str = "gatepost.journal-index";
 const WAL: &str = "-wal";
 const SHARED_MEMORY: &str = "-shm";
 /// A command of root follows no symbolic link to a file that it opens or whose owner it changes:
@@ -91,6 +93,15 @@ impl DataFolder {
 
     pub(crate) fn recovered(&self) -> PathBuf {
         self.with_suffix(".recovered")
+    }
+
+    pub(crate) fn journal_index(&self) -> PathBuf {
+        self.path.join(JOURNAL_INDEX)
+    }
+
+    /// All files of the index, those that must be removed first before the others.
+    pub(crate) fn journal_index_files(&self) -> [PathBuf; 3] {
+        [WAL, SHARED_MEMORY, ""].map(|suffix| self.path.join(format!("{JOURNAL_INDEX}{suffix}")))
     }
 
     pub(crate) fn wal(&self) -> PathBuf {

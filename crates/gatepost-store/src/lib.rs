@@ -12,6 +12,7 @@
 //! changes are on disk; a group that fails (disk full) fails all its tickets, and the next group is
 //! tried nevertheless.
 
+mod background;
 mod backup;
 mod bounds;
 mod cancelled;
@@ -25,6 +26,7 @@ mod error;
 mod folder;
 mod group;
 mod journal;
+mod journal_index;
 mod lock;
 mod mailbox;
 mod manual;
@@ -58,10 +60,11 @@ pub use clock::{ClockSource, SystemClock};
 pub use error::StoreError;
 pub use group::{ExternalCommit, Ticket};
 pub use journal::{JournalEntry, QuarantineEntry};
+pub use journal_index::JournalTerms;
 pub use mailbox::MailboxEntry;
 pub use manual::{ManualWriter, SimulatedDatabase};
 pub use originals::{Originals, OriginalsLimits};
-pub use read::QueueSize;
+pub use read::{JournalStep, QueueSize};
 pub use recovery::Recovery;
 pub use reserve::{DiskReserve, MalformedReserve};
 pub use series::{SeriesPoints, SeriesQuery, SeriesResolution, SeriesSample};

@@ -18,7 +18,7 @@ use crate::{Store, StoreChange, StoreError, StoreSettings, schema};
 pub struct ManualWriter(Committer);
 
 impl ManualWriter {
-    fn new(committer: Committer) -> Self {
+    pub(crate) fn new(committer: Committer) -> Self {
         committer.queue.separate();
         Self(committer)
     }
@@ -61,7 +61,7 @@ impl Store {
         settings: &StoreSettings,
         clock: Arc<dyn ClockSource>,
     ) -> Result<(Self, Recovery, ManualWriter), StoreError> {
-        let (parts, recovery, _scrub) = Self::open_parts(folder, settings, clock)?;
+        let (parts, recovery, _scrub, _indexer) = Self::open_parts(folder, settings, clock)?;
         let (store, committer) = Self::assemble(parts, settings);
         Ok((store, recovery, ManualWriter::new(committer)))
     }

@@ -61,6 +61,10 @@ pub(crate) fn id_to_row(id: MessageId) -> i64 {
     id.number() as i64
 }
 
+pub(crate) fn id_from_row(id: i64) -> MessageId {
+    MessageId::from_number(id as u64)
+}
+
 /// A value of another type than the column's was not written by Gatepost: it comes from a damaged
 /// file, and is skipped without hiding other rows.
 pub(crate) fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Result<Option<T>> {

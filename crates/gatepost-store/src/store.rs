@@ -1,9 +1,9 @@
-//! The handle to the database, and its threads: the writer, and the one that monitors the disk.
+//! The handle to the database, and its threads: the writer, the one that monitors the disk, and the
+//! one that indexes the journal.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -11,10 +11,12 @@ use gatepost_message::TopicFilter;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
+use crate::background::BackgroundThreads;
 use crate::bounds::TableBounds;
 use crate::clock::{ClockSource, SystemClock};
 use crate::committer::Committer;
 use crate::group::{CommitGroup, Ticket};
+use crate::journal_index::{Indexer, JournalIndex};
 use crate::lock::{self, FolderLock};
 use crate::open;
 use crate::queue::{CommitQueue, Urgency};
@@ -27,8 +29,6 @@ use crate::watch::{DiskHealth, DiskWatch};
 use crate::writer::{ServerDuties, StoreWriter};
 use crate::{OnDamage, StoreChange, StoreError, StoreSettings, schema};
 
-/// The interval at which the disk is checked.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The embedded database. Cheap to clone; dropping the last handle commits waiting changes and
 /// closes it.
 #[derive(Clone)]
@@ -50,8 +50,8 @@ pub(crate) struct StoreCore {
     /// `None` for a database whose rows do not age.
     age_time: Option<SharedAgeTime>,
     pub(crate) health: Arc<DiskHealth>,
-    /// The thread that monitors the disk; it ends when the sender is dropped.
-    watching: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+    pub(crate) journal_index: Arc<JournalIndex>,
+    background: BackgroundThreads,
     commits: Arc<AtomicU64>,
     /// Released when the writer has ended.
     locks: Mutex<Vec<FolderLock>>,
@@ -59,13 +59,14 @@ pub(crate) struct StoreCore {
 
 /// An opened database, ready for its threads.
 pub(crate) struct OpenDatabase {
-    writing: Arc<Mutex<Connection>>,
+    pub(crate) writing: Arc<Mutex<Connection>>,
     reading: Arc<Mutex<Connection>>,
     locks: Vec<FolderLock>,
     age_time: Option<SharedAgeTime>,
     settings: Option<SharedSettings>,
     server: Option<ServerDuties>,
     health: Arc<DiskHealth>,
+    pub(crate) journal_index: Arc<JournalIndex>,
 }
 
 impl OpenDatabase {
@@ -94,6 +95,7 @@ impl OpenDatabase {
             settings: Some(shared),
             server: Some(server),
             health,
+            journal_index: Arc::default(),
         })
     }
 }
@@ -113,10 +115,14 @@ impl Store {
         settings: &StoreSettings,
         clock: Arc<dyn ClockSource>,
     ) -> Result<(Self, Recovery), StoreError> {
-        let (parts, recovery, scrub) = Self::open_parts(folder, settings, clock)?;
+        let (parts, recovery, scrub, indexer) = Self::open_parts(folder, settings, clock)?;
         let health = parts.health.clone();
         let store = Self::start(parts, settings);
-        store.watch(DiskWatch { health, scrub });
+        let queue = store.inner.queue.clone();
+        let watch = DiskWatch { health, scrub };
+        let background = &store.inner.background;
+        background.start("store-watch", move |end| watch.run(&end, || queue.probe()));
+        background.start("store-index", move |end| indexer.run(&end));
         Ok((store, recovery))
     }
 
@@ -125,12 +131,19 @@ impl Store {
         folder: &Path,
         settings: &StoreSettings,
         clock: Arc<dyn ClockSource>,
-    ) -> Result<(OpenDatabase, Recovery, Scrub), StoreError> {
+    ) -> Result<(OpenDatabase, Recovery, Scrub, Indexer), StoreError> {
         let mut opened = open::open_server(folder, settings)?;
         let recovery = std::mem::take(&mut opened.recovery);
         let jump_max = settings.clock_jump_max.duration();
         let scrub = Scrub::new(opened.open_another()?);
         let health = Arc::new(opened.health(settings));
+        let journal_index = Arc::<JournalIndex>::default();
+        let indexer = Indexer::new(
+            opened.folder.clone(),
+            opened.open_another()?,
+            journal_index.clone(),
+            health.clone(),
+        );
         let named = |error: rusqlite::Error| open::with_file_name(&opened.folder, error.into());
         let shared = SharedSettings::new(Mutex::new(settings.clone()));
         let mut server = ServerDuties {
@@ -149,8 +162,9 @@ impl Store {
             settings: Some(shared),
             server: Some(server),
             health,
+            journal_index,
         };
-        Ok((parts, recovery, scrub))
+        Ok((parts, recovery, scrub, indexer))
     }
 
     /// Whether a server has the database of this folder open. It may end at any time.
@@ -170,6 +184,7 @@ impl Store {
             age_time: None,
             settings: None,
             server: None,
+            journal_index: Arc::default(),
         };
         Ok(Self::start(parts, settings))
     }
@@ -187,6 +202,7 @@ impl Store {
             settings: None,
             server: None,
             health: Arc::default(),
+            journal_index: Arc::default(),
         };
         Ok(Self::start(parts, &StoreSettings::default()))
     }
@@ -212,7 +228,12 @@ impl Store {
         let history_ages = trimmer.map(Trimmer::history_ages).unwrap_or_default();
         let committer = Committer {
             queue: Arc::new(CommitQueue::default()),
-            writer: StoreWriter::new(parts.writing, parts.server, parts.health.clone()),
+            writer: StoreWriter::new(
+                parts.writing,
+                parts.server,
+                parts.health.clone(),
+                parts.journal_index.clone(),
+            ),
             commits: Arc::new(AtomicU64::new(0)),
         };
         let inner = StoreCore {
@@ -220,7 +241,8 @@ impl Store {
             reader: parts.reading,
             locks: Mutex::new(parts.locks),
             writer: Mutex::default(),
-            watching: Mutex::default(),
+            background: BackgroundThreads::default(),
+            journal_index: parts.journal_index,
             waiting_bytes_max: settings.waiting_max.as_usize(),
             keeps_history: AtomicBool::new(settings.history_messages_max > 0),
             settings: parts.settings,
@@ -232,25 +254,6 @@ impl Store {
         };
         let inner = Arc::new(inner);
         (Self { inner }, committer)
-    }
-
-    /// Starts the thread that monitors the disk. Without it, only commits detect problems.
-    fn watch(&self, mut watch: DiskWatch) {
-        let (running, ended) = mpsc::channel::<()>();
-        let queue = self.inner.queue.clone();
-        let thread = std::thread::Builder::new()
-            .name("store-watch".to_owned())
-            .spawn(move || {
-                while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    watch.check(|| queue.probe());
-                }
-            });
-        match thread {
-            Ok(thread) => *self.inner.watching.lock() = Some((running, thread)),
-            Err(error) => {
-                tracing::warn!(target: "store", %error, "the disk's space is not monitored");
-            }
-        }
     }
 
     /// Submits changes to the writer, without waiting for the disk. The changes are durable when
@@ -424,10 +427,7 @@ impl Store {
 impl StoreCore {
     fn close(&self) {
         self.queue.close();
-        if let Some((running, thread)) = self.watching.lock().take() {
-            drop(running);
-            let _ = thread.join();
-        }
+        self.background.end();
         if let Some(thread) = self.writer.lock().take() {
             // A panic of the writer has failed all tickets; see FailWaitingOnDrop.
             let _ = thread.join();

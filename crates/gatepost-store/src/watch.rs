@@ -10,13 +10,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use gatepost_settings::ByteSize;
 use parking_lot::Mutex;
 
 use crate::StoreError;
+use crate::background::StoreEnd;
 use crate::reserve::DiskReserve;
 use crate::stored_clock::HeldExpiry;
+
+/// The interval at which the disk is checked.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The known state of the disk. The default is that of a database in memory: healthy.
 #[derive(Debug, Default)]
@@ -189,8 +194,15 @@ pub(crate) struct DiskWatch {
 }
 
 impl DiskWatch {
+    /// Checks until the store ends.
+    pub(crate) fn run(mut self, end: &StoreEnd, probe: impl Fn()) {
+        while !end.comes_within(CHECK_EVERY) {
+            self.check(&probe);
+        }
+    }
+
     /// `probe` submits a change that touches nothing but the disk.
-    pub(crate) fn check(&mut self, probe: impl FnOnce()) {
+    fn check(&mut self, probe: impl FnOnce()) {
         self.health.check_space();
         let is_there = self.health.check_database_file().is_ok();
         if is_there && self.health.is_failing() {

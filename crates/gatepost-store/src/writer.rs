@@ -10,6 +10,7 @@ use rusqlite::{Connection, Transaction, params};
 use crate::bounds::{self, KeptBytes, TableBounds};
 use crate::cancelled::CancelledRows;
 use crate::group::{CommitOutcome, failure_in};
+use crate::journal_index::JournalIndex;
 use crate::queue::{CommitBatch, QueuedChanges};
 use crate::statements::Statements;
 use crate::stored_clock::StoredClock;
@@ -22,6 +23,7 @@ pub(crate) struct StoreWriter {
     /// Only a server writes the clock's row and removes rows by age.
     server: Option<ServerDuties>,
     health: Arc<DiskHealth>,
+    journal_index: Arc<JournalIndex>,
     failures: CommitFailures,
 }
 
@@ -52,11 +54,13 @@ impl StoreWriter {
         connection: Arc<Mutex<Connection>>,
         server: Option<ServerDuties>,
         health: Arc<DiskHealth>,
+        journal_index: Arc<JournalIndex>,
     ) -> Self {
         Self {
             connection,
             server,
             health,
+            journal_index,
             failures: CommitFailures::default(),
         }
     }
@@ -71,6 +75,7 @@ impl StoreWriter {
         match &outcome {
             Ok(left_out) => {
                 self.health.commit_succeeded();
+                self.journal_index.committed(&batch.changes);
                 if let Some((_, error)) = left_out.first() {
                     self.failures.log(left_out.len(), error);
                 }

@@ -7,6 +7,7 @@
 //! [`StoreError::DamagedRow`], unless `store.on_damage = "recover"`: then lists are continued
 //! without it, and it is logged and counted.
 
+mod journal;
 mod series;
 mod session;
 
@@ -16,10 +17,11 @@ use bytes::Bytes;
 use gatepost_message::{MessageId, Publication};
 use rusqlite::{Params, Row, params};
 
+pub use journal::JournalStep;
 pub use session::QueueSize;
 
 use crate::table::{self, StoreTable};
-use crate::{JournalEntry, OnDamage, Store, StoreError, rows};
+use crate::{OnDamage, Store, StoreError, rows};
 
 impl Store {
     /// Every retained message.
@@ -151,58 +153,6 @@ impl Store {
             placed,
             |(position, publication)| visit(position, publication),
         )
-    }
-
-    /// The newest entries of the journal, newest first.
-    pub fn journal_recent(&self, count: usize) -> Result<Vec<JournalEntry>, StoreError> {
-        self.journal_where("ORDER BY id DESC LIMIT ?", params![count as i64])
-    }
-
-    /// The newest journal entries of the ids from `from` on and before `before`, newest first: at
-    /// most `count` rows, so that a search through all of them does not block other queries. The id
-    /// is the oldest that was read, before which the next call begins; `None` at the end.
-    pub fn journal_step(
-        &self,
-        from: MessageId,
-        before: MessageId,
-        count: usize,
-    ) -> Result<(Vec<JournalEntry>, Option<MessageId>), StoreError> {
-        let (from, before) = (rows::id_to_row(from), rows::id_to_row(before));
-        let oldest: Option<i64> = self
-            .reader()
-            .prepare_cached(
-                "SELECT min(id) FROM (SELECT id FROM journal WHERE id >= ? AND id < ?
-                 ORDER BY id DESC LIMIT ?)",
-            )?
-            .query_row(params![from, before, count as i64], |row| row.get(0))?;
-        let Some(oldest) = oldest else {
-            return Ok((Vec::new(), None));
-        };
-        let step = "WHERE id >= ? AND id < ? ORDER BY id DESC";
-        let entries = self.journal_where(step, params![oldest, before])?;
-        Ok((entries, Some(MessageId::from_number(oldest as u64))))
-    }
-
-    /// The journal entry of one message.
-    pub fn journal_entry(&self, id: MessageId) -> Result<Option<JournalEntry>, StoreError> {
-        let entries = self.journal_where("WHERE id = ?", params![rows::id_to_row(id)])?;
-        Ok(entries.into_iter().next())
-    }
-
-    pub(crate) fn journal_where(
-        &self,
-        condition: &str,
-        params: impl Params,
-    ) -> Result<Vec<JournalEntry>, StoreError> {
-        let mut entries = Vec::new();
-        self.each(
-            &table::JOURNAL,
-            condition,
-            params,
-            rows::journal_entry,
-            |entry| entries.push(entry),
-        )?;
-        Ok(entries)
     }
 
     /// One record of `space`.

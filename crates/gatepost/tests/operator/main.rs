@@ -13,6 +13,7 @@ mod delayed;
 mod edges;
 mod guide;
 mod journal;
+mod journal_index;
 mod metrics;
 mod nodes;
 mod ntfy;

@@ -33,6 +33,7 @@ pub(super) async fn respond(
         "messages": page.messages,
         "next": page.next.map(|next| next.to_string()),
         "next_unix_ms": next_time,
+        "compared": page.compared,
     });
     Ok(HttpResponse::json(200, &answer))
 }

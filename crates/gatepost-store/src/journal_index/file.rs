@@ -1,0 +1,243 @@
+//! The index's file: a database of its own, which can be deleted at any time.
+//!
+//! Entries are indexed in blocks of a few entries that follow each other in the journal. The table
+//! `block` says where each ends: a block covers the ids after the end of the one before, whatever
+//! rows are there. Its checksum covers the ids and the checksums of these rows, so that a row that
+//! was added, replaced or removed without the index is noticed. The blocks of a part share
+//! one FTS5 table, which contains their terms; a part is dropped as a whole.
+//!
+//! FTS5 stores neither texts (`content=''`) nor positions (`detail=none`).
+
+use rusqlite::{Connection, params};
+
+use super::terms::{EntryTerms, JournalTerms};
+use crate::JournalEntry;
+
+/// The format of the file, its terms included. A file of another format is replaced.
+pub(super) const FORMAT: i64 = 1;
+/// Pages of the write-ahead log before they are moved into the file.
+const LOG_PAGES_MAX: i64 = 500;
+/// The number of the first block of a file.
+const FIRST_BLOCK: i64 = 1;
+
+/// Entries that are indexed together.
+#[derive(Default)]
+pub(super) struct Block {
+    pub(super) terms: EntryTerms,
+    checksum: crc32fast::Hasher,
+    rows: usize,
+    last: i64,
+}
+
+impl Block {
+    /// Adds a row of the journal; `entry` is `None` if it is not intact.
+    pub(super) fn add(&mut self, id: i64, crc: Option<i64>, entry: Option<&JournalEntry>) {
+        if let Some(entry) = entry {
+            self.terms.add(entry);
+        }
+        self.checksum.update(&id.to_le_bytes());
+        self.checksum.update(&crc.unwrap_or(-1).to_le_bytes());
+        self.rows += 1;
+        self.last = id;
+    }
+
+    pub(super) const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn checksum(&self) -> i64 {
+        i64::from(self.checksum.clone().finalize())
+    }
+}
+
+/// A block in the file.
+pub(super) struct StoredBlock {
+    pub(super) number: i64,
+    /// Its ids are above this one.
+    pub(super) after: i64,
+    pub(super) last: i64,
+    pub(super) checksum: i64,
+}
+
+/// Creates the tables in a new file. Returns whether the file can be used.
+pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<bool> {
+    let format: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if format == 0 {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // The latest blocks may be lost with the machine's power, but the file is consistent.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES_MAX)?;
+    if format == 0 {
+        connection.execute_batch(&format!(
+            "BEGIN;
+             CREATE TABLE block (
+                 number INTEGER PRIMARY KEY,
+                 last INTEGER NOT NULL UNIQUE,
+                 checksum INTEGER NOT NULL
+             );
+             PRAGMA user_version = {FORMAT};
+             COMMIT;"
+        ))?;
+        return Ok(true);
+    }
+    if format != FORMAT {
+        return Ok(false);
+    }
+    let answer: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    Ok(answer == "ok")
+}
+
+/// The last id of the newest block.
+pub(super) fn last_id(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    connection.query_row("SELECT max(last) FROM block", [], |row| row.get(0))
+}
+
+/// The next blocks after this number.
+pub(super) fn blocks_after(
+    connection: &Connection,
+    number: i64,
+    count: usize,
+) -> rusqlite::Result<Vec<StoredBlock>> {
+    let condition = "block.number > ?1 ORDER BY block.number LIMIT ?2";
+    blocks_where(connection, condition, [number, count as i64])
+}
+
+/// The block that covers this id.
+pub(super) fn block_of(connection: &Connection, id: i64) -> rusqlite::Result<Option<StoredBlock>> {
+    let condition = "block.last >= ?1 ORDER BY block.last LIMIT ?2";
+    let found = blocks_where(connection, condition, [id, 1])?;
+    Ok(found.into_iter().next())
+}
+
+fn blocks_where(
+    connection: &Connection,
+    condition: &str,
+    values: [i64; 2],
+) -> rusqlite::Result<Vec<StoredBlock>> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT block.number, block.last, block.checksum, earlier.last
+         FROM block LEFT JOIN block AS earlier ON earlier.number = block.number - 1
+         WHERE {condition}"
+    ))?;
+    let blocks = statement.query_map(values, |row| {
+        let earlier: Option<i64> = row.get(3)?;
+        Ok(StoredBlock {
+            number: row.get(0)?,
+            last: row.get(1)?,
+            checksum: row.get(2)?,
+            after: earlier.unwrap_or(i64::MIN),
+        })
+    })?;
+    blocks.collect()
+}
+
+/// Adds a block after the newest one.
+pub(super) fn append(
+    connection: &Connection,
+    block: &Block,
+    part_blocks: i64,
+) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO block (number, last, checksum)
+         VALUES (coalesce((SELECT max(number) + 1 FROM block), ?), ?, ?)",
+    )?;
+    let number = insert.insert(params![FIRST_BLOCK, block.last, block.checksum()])?;
+    let part = number / part_blocks;
+    // Only with its first block: if the part is missing later, the index is damaged.
+    if number == FIRST_BLOCK || number % part_blocks == 0 {
+        connection.execute_batch(&format!(
+            "CREATE VIRTUAL TABLE part_{part} USING fts5(
+                terms, content='', contentless_delete=1, detail=none, tokenize='ascii'
+            )"
+        ))?;
+    }
+    index(connection, part, number, block)
+}
+
+/// Indexes a block again, whose rows have changed.
+pub(super) fn replace(
+    connection: &Connection,
+    number: i64,
+    block: &Block,
+    part_blocks: i64,
+) -> rusqlite::Result<()> {
+    let mut update = connection.prepare_cached("UPDATE block SET checksum = ? WHERE number = ?")?;
+    update.execute([block.checksum(), number])?;
+    index(connection, number / part_blocks, number, block)
+}
+
+fn index(connection: &Connection, part: i64, number: i64, block: &Block) -> rusqlite::Result<()> {
+    let sql = format!("INSERT OR REPLACE INTO part_{part} (rowid, terms) VALUES (?, ?)");
+    let mut insert = connection.prepare_cached(&sql)?;
+    insert.execute(params![number, block.terms.text()])?;
+    Ok(())
+}
+
+/// Drops the parts all of whose blocks end before this id.
+pub(super) fn drop_before(
+    connection: &Connection,
+    oldest: i64,
+    part_blocks: i64,
+) -> rusqlite::Result<()> {
+    let mut ends = connection.prepare_cached(
+        // SQLite looks up only one of them in the key if they are in one query.
+        "SELECT (SELECT min(number) FROM block), (SELECT max(number) FROM block)",
+    )?;
+    let (first, newest): (Option<i64>, Option<i64>) =
+        ends.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (Some(first), Some(newest)) = (first, newest) else {
+        return Ok(());
+    };
+    // Ids may become lower after the last block, so the newest part stays.
+    let kept = block_of(connection, oldest)?.map_or(newest, |block| block.number);
+    for part in first / part_blocks..kept / part_blocks {
+        let transaction = connection.unchecked_transaction()?;
+        transaction.execute_batch(&format!("DROP TABLE part_{part}"))?;
+        transaction.execute(
+            "DELETE FROM block WHERE number < ?",
+            [(part + 1) * part_blocks],
+        )?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// The newest blocks that may contain entries with these terms, of the ids from `from` on and
+/// before `before`: newest first, at most `count`.
+pub(super) fn candidates(
+    connection: &Connection,
+    terms: &JournalTerms,
+    (from, before): (i64, i64),
+    count: usize,
+    part_blocks: i64,
+) -> rusqlite::Result<Vec<StoredBlock>> {
+    // The blocks and the parts are of one state of the file.
+    let transaction = connection.unchecked_transaction()?;
+    let Some(oldest) = block_of(&transaction, from)? else {
+        return Ok(Vec::new());
+    };
+    let newest = match block_of(&transaction, before.saturating_sub(1))? {
+        Some(block) => block.number,
+        None => transaction.query_row("SELECT max(number) FROM block", [], |row| row.get(0))?,
+    };
+    let query = terms.query();
+    let mut found = Vec::new();
+    for part in (oldest.number / part_blocks..=newest / part_blocks).rev() {
+        let mut matching = transaction.prepare_cached(&format!(
+            "SELECT rowid FROM part_{part}(?) WHERE rowid BETWEEN ? AND ?
+             ORDER BY rowid DESC LIMIT ?"
+        ))?;
+        let left = (count - found.len()) as i64;
+        let values = params![query, oldest.number, newest, left];
+        let numbers = matching.query_map(values, |row| row.get::<_, i64>(0))?;
+        for number in numbers {
+            found.extend(blocks_after(&transaction, number? - 1, 1)?);
+        }
+        if found.len() >= count {
+            break;
+        }
+    }
+    Ok(found)
+}
