@@ -2,8 +2,8 @@
 //!
 //! After the start it compares the blocks with the journal, which another version of the program, a
 //! restored backup or a recovery may have changed. Then it indexes changed blocks again, appends
-//! new ones and drops old parts. The newest entries wait, so that those of messages that take longer
-//! are rarely late.
+//! new ones and drops old parts. The newest entries wait, so that those of messages that take
+//! longer are rarely late.
 
 use std::sync::atomic::Ordering;
 
