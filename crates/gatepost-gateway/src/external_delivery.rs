@@ -4,9 +4,10 @@
 use gatepost_message::{Action, Verdict};
 use gatepost_store::{JournalEntry, StoreError};
 
-use crate::gateway::{Gateway, STORE_FAILED, journal_entry};
+use crate::gateway::{Gateway, journal_entry};
 use crate::judged_mail::JudgedMail;
 use crate::mail_payload;
+use crate::storage_failure::StorageFailure;
 
 impl Gateway {
     /// Journals a mail that its mail server handles according to the verdict.
@@ -16,9 +17,9 @@ impl Gateway {
     }
 
     /// Puts a copy of a mail into quarantine and journals it, whatever the mail server does with
-    /// its own copy. Returns when the copy is on disk, with the resulting verdict: `defer` if the
-    /// disk failed.
-    pub async fn quarantine_copy(&self, mail: &JudgedMail) -> Verdict {
+    /// its own copy. Returns the verdict when the copy is on disk. If it cannot be stored, the mail
+    /// counts as deferred.
+    pub async fn quarantine_copy(&self, mail: &JudgedMail) -> Result<Verdict, StorageFailure> {
         let (message, judgement) = (&mail.message, &mail.judgement);
         let entry = JournalEntry {
             subject: mail_payload::subject(message),
@@ -30,15 +31,19 @@ impl Gateway {
             Ok(ticket) => ticket.committed().await,
             Err(error) => Err(error),
         };
-        let mut verdict = judgement.verdict.clone();
-        if let Err(error) = kept {
-            // The store logs the cause, once a second.
-            tracing::debug!(target: "gateway", message = %message.id, "not stored: {error}");
-            verdict = Verdict::new(Action::Defer, STORE_FAILED);
-        }
-        let listener = message.envelope.listener;
-        self.counters().count(listener, verdict.action);
-        verdict
+        let outcome = match kept {
+            Ok(()) => Ok(judgement.verdict.clone()),
+            Err(error) => {
+                // The store logs the cause, once a second.
+                tracing::debug!(target: "gateway", message = %message.id, "not stored: {error}");
+                Err(StorageFailure::of(&error))
+            }
+        };
+        let action = outcome
+            .as_ref()
+            .map_or(Action::Defer, |verdict| verdict.action);
+        self.counters().count(message.envelope.listener, action);
+        outcome
     }
 
     /// The bytes that a user's mailbox holds. Reads on a thread that may block.

@@ -27,9 +27,7 @@ use crate::mail_payload::{self, RenderedPayload};
 use crate::publication::publication;
 use crate::publication_sink::{OtherDestination, PublicationSink};
 use crate::sender_lists::SenderLists;
-
-/// The reason of a `defer` after the store failed.
-pub(crate) const STORE_FAILED: &str = "the message could not be stored; try again later";
+use crate::storage_failure::StorageFailure;
 
 /// The result of a submission.
 #[derive(Debug, Clone)]
@@ -38,9 +36,9 @@ pub struct SubmissionOutcome {
     pub verdict: Verdict,
     /// Number of subscribers that received the message.
     pub deliveries: u64,
-    /// Whether the verdict is `defer` because the disk is full, or nearly so: some protocols have a
-    /// separate reply for it.
-    pub is_disk_full: bool,
+    /// The reason of the verdict `defer` if the message could not be stored: some protocols have
+    /// separate replies for it.
+    pub storage_failure: Option<StorageFailure>,
     /// The violated rule of a topic, if the verdict is `reject` or `defer` for that reason.
     pub violation: Option<RuleViolation>,
 }
@@ -260,14 +258,15 @@ impl Gateway {
         let mut outcome = SubmissionOutcome {
             verdict,
             deliveries,
-            is_disk_full: false,
+            storage_failure: None,
             violation,
         };
         if let Err(error) = all_committed(tickets).await {
             // The store logs the cause, once a second.
             tracing::debug!(target: "gateway", message = %message.id, "not stored: {error}");
-            outcome.verdict = Verdict::new(Action::Defer, STORE_FAILED);
-            outcome.is_disk_full = error.is_disk_full();
+            let failure = StorageFailure::of(&error);
+            outcome.verdict = failure.verdict();
+            outcome.storage_failure = Some(failure);
         }
         let listener = message.envelope.listener;
         self.0.counters.count(listener, outcome.verdict.action);

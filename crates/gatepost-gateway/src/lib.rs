@@ -24,6 +24,7 @@ mod publication;
 mod publication_sink;
 mod release;
 mod sender_lists;
+mod storage_failure;
 
 pub use attached_file::{FileAnnouncement, FileOutcome};
 pub use attachments::{
@@ -42,3 +43,4 @@ pub use release::ReleaseTargets;
 pub use sender_lists::{
     MalformedSenderPattern, SENDER_ENTRIES_MAX, SenderListError, SenderListing, SenderPattern,
 };
+pub use storage_failure::StorageFailure;

@@ -92,7 +92,7 @@ impl Gateway {
         SubmissionOutcome {
             verdict,
             deliveries,
-            is_disk_full: false,
+            storage_failure: None,
             violation: None,
         }
     }
@@ -128,7 +128,7 @@ fn not_released(why: &str) -> SubmissionOutcome {
     SubmissionOutcome {
         verdict: Verdict::new(Action::Defer, why),
         deliveries: 0,
-        is_disk_full: false,
+        storage_failure: None,
         violation: None,
     }
 }

@@ -136,9 +136,19 @@ fn a_removed_data_folder_is_noticed() {
     }
     let mqtt5 = text_of(&publish_by_mqtt(&gateway, "mqttv5"));
     assert!(mqtt5.contains("RC:1"), "a failure: {mqtt5}");
+    // RFC 3463, section 3.4: the mail system, not its policy.
     let smtp = gateway.address("smtp").to_string();
     let smtp = text_of(&swaks(&smtp, "a@example.org", "jobs+a@localhost", &[]));
-    assert!(smtp.contains("\n<** 4"), "{smtp}");
+    assert!(smtp.contains("\n<** 451 4.3.0 "), "{smtp}");
+    let lmtp = gateway.address("lmtp").to_string();
+    let protocol = ["--protocol", "LMTP"];
+    let lmtp = text_of(&swaks(
+        &lmtp,
+        "a@example.org",
+        "jobs+a@localhost",
+        &protocol,
+    ));
+    assert!(lmtp.contains("\n<** 451 4.3.0 "), "{lmtp}");
     let readyz = text_of(&run("curl", &["-si", &gateway.url("/readyz")], b""));
     assert!(readyz.contains(" 503 "), "{readyz}");
     let log = gateway.log();

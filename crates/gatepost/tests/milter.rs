@@ -160,6 +160,26 @@ fn postfix_carries_out_each_verdict() {
     assert!(postfix.queue().contains('!'), "{}", postfix.queue());
 }
 
+/// RFC 3463, section 3.4: the mail system, not its policy.
+#[test]
+fn a_copy_that_cannot_be_stored_stays_with_the_client() {
+    for (settings, remove, reply) in [
+        ("", true, "451 4.3.0 "),
+        ("store.reserve = \"9000000GB\"\n", false, "452 4.3.1 "),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = "listeners.milter.quarantine = \"gatepost\"\n";
+        let gateway = gateway(folder.path(), &[settings, own].concat());
+        let postfix = Postfix::start(&milters(&gateway, ""));
+        if remove {
+            std::fs::remove_dir_all(folder.path().join("gatepost-data")).expect("removed");
+        }
+        let transcript = send(&postfix, "quarantine", "kept");
+        assert!(transcript.contains(reply), "{reply}: {transcript}");
+        assert!(postfix.queue().contains("empty"), "{}", postfix.queue());
+    }
+}
+
 #[test]
 fn spam_is_refused_by_its_rules() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,7 @@
 //! A verdict as a response: its status, and its JSON form.
 
 use gatepost_broker::RuleViolation;
-use gatepost_gateway::SubmissionOutcome;
+use gatepost_gateway::{StorageFailure, SubmissionOutcome};
 use gatepost_message::{Action, MessageId, Verdict};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(super) const fn status_of(action: Action) -> u16 {
 
 /// The status of the outcome of a submission.
 pub(super) const fn status_of_outcome(outcome: &SubmissionOutcome) -> u16 {
-    if outcome.is_disk_full {
+    if matches!(outcome.storage_failure, Some(StorageFailure::DiskFull)) {
         return 507;
     }
     match outcome.violation {

@@ -3,6 +3,7 @@
 //! A change that the mail server did not offer is omitted: its own settings decide which changes
 //! filters may make, and the verdict holds without the header fields.
 
+use gatepost_gateway::StorageFailure;
 use gatepost_message::{Action, Edit, EditedField, Verdict};
 
 use super::negotiation::{NegotiatedOptions, action, step};
@@ -60,6 +61,15 @@ pub(super) fn write(
         }
     }
     write_continue(output);
+}
+
+/// Appends the answer to a message whose copy could not be stored (RFC 3463, section 3.4).
+pub(super) fn write_storage_failure(output: &mut Vec<u8>, failure: StorageFailure) {
+    let codes = match failure {
+        StorageFailure::DiskFull => "452 4.3.1",
+        StorageFailure::Failed => "451 4.3.0",
+    };
+    write_reply(output, codes, &failure.to_string());
 }
 
 /// A refusal with Gatepost's own text.

@@ -152,7 +152,14 @@ impl MilterConnection<'_> {
             }
             judged.push((self.judged(message).await?, group));
         }
-        let answer = verdicts::settle(self.context, judged, whole.agreement).await;
+        let settled = verdicts::settle(self.context, judged, whole.agreement).await;
+        let answer = match settled {
+            Ok(answer) => answer,
+            Err(failure) => {
+                answer::write_storage_failure(&mut self.output, failure);
+                return Ok(());
+            }
+        };
         let facts = DeliveryFacts {
             hostname: &self.context.hostname,
             user: whole.user.as_deref(),

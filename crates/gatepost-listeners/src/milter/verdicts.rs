@@ -5,7 +5,7 @@
 //! was dropped or quarantined are removed from it. Their copy is in Gatepost's quarantine, since
 //! the mail server holds whole messages only.
 
-use gatepost_gateway::JudgedMail;
+use gatepost_gateway::{JudgedMail, StorageFailure};
 use gatepost_message::{Action, Verdict};
 
 use super::MilterContext;
@@ -23,12 +23,13 @@ pub(super) struct SettledVerdict {
 }
 
 /// Journals every verdict, quarantines copies, and combines the verdicts. Each verdict comes with
-/// its recipients, as the mail server wrote them.
+/// its recipients, as the mail server wrote them. If a copy cannot be stored, the mail server keeps
+/// the message for all recipients.
 pub(super) async fn settle(
     context: &MilterContext,
     judged: Vec<(JudgedMail, Vec<String>)>,
     agreement: NegotiatedOptions,
-) -> SettledVerdict {
+) -> Result<SettledVerdict, StorageFailure> {
     let (mut mails, groups): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
     decisive_verdict::apply_refusal(&mut mails);
     if !agreement.may(action::DELETE_RECIPIENTS) {
@@ -45,11 +46,10 @@ pub(super) async fn settle(
     };
     let mut decided = false;
     for (mail, recipients) in mails.iter().zip(groups) {
-        let verdict = note(context, mail, held).await;
-        // The disk failed: the mail server keeps the message for all recipients.
+        let verdict = note(context, mail, held).await?;
         if verdict.action == Action::Defer {
             settled.verdict = verdict;
-            return settled;
+            return Ok(settled);
         }
         if !is_one && !verdict.action.delivers() {
             settled.without.extend(recipients);
@@ -60,16 +60,20 @@ pub(super) async fn settle(
             decided = true;
         }
     }
-    settled
+    Ok(settled)
 }
 
-async fn note(context: &MilterContext, mail: &JudgedMail, held: bool) -> Verdict {
+async fn note(
+    context: &MilterContext,
+    mail: &JudgedMail,
+    held: bool,
+) -> Result<Verdict, StorageFailure> {
     let verdict = mail.verdict();
     if verdict.action == Action::Quarantine && !held {
         return context.gateway.quarantine_copy(mail).await;
     }
     context.gateway.journal_mail(mail);
-    verdict.clone()
+    Ok(verdict.clone())
 }
 
 fn strictest_for_all(mails: &mut [JudgedMail]) {

@@ -20,7 +20,6 @@ use super::dialect::Dialect;
 use super::mailbox_lists;
 use super::recipient_group::{Part, RecipientGroup};
 use super::recipients::Destination;
-use super::replies;
 use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
 use super::trace;
@@ -274,8 +273,8 @@ impl MailDelivery {
                 gateway.trace_delivery(id, OtherDestination::Mailbox(user));
             }
         }
-        if outcome.is_disk_full {
-            return replies::STORAGE_FULL;
+        if let Some(failure) = outcome.storage_failure {
+            return reply::of_storage_failure(failure);
         }
         if let Some(RuleViolation::PayloadTooLarge(_)) = outcome.violation {
             return SmtpReply::with(552, "5.3.4", outcome.verdict.reason);

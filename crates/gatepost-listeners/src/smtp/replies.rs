@@ -42,9 +42,6 @@ pub(super) const NO_ROOM: SmtpReply = SmtpReply::new(
     "4.3.1",
     "too many unfinished messages, try again later",
 );
-/// RFC 5321, section 4.2.3: insufficient system storage.
-pub(super) const STORAGE_FULL: SmtpReply =
-    SmtpReply::new(452, "4.3.1", "the disk is full, try again later");
 pub(super) const TOO_MANY_RECIPIENTS: SmtpReply =
     SmtpReply::new(452, "4.5.3", "too many recipients");
 /// The remaining recipients belong to the client's next transaction (RFC 5321, section 4.5.3.1.10).

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use gatepost_gateway::StorageFailure;
 use gatepost_message::{Action, Verdict};
 use gatepost_users::LoginRefusal;
 
@@ -103,6 +104,16 @@ pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> SmtpR
         Action::Reject => SmtpReply::with(550, "5.7.1", reason("refused")),
         Action::Defer => SmtpReply::with(451, "4.7.1", reason("not now, try again later")),
     }
+}
+
+/// The reply to a message that could not be stored: insufficient system storage, or a local error
+/// (RFC 5321, section 4.2.3), about the mail system rather than its policy (RFC 3463, section 3.4).
+pub(super) fn of_storage_failure(failure: StorageFailure) -> SmtpReply {
+    let (code, enhanced) = match failure {
+        StorageFailure::DiskFull => (452, "4.3.1"),
+        StorageFailure::Failed => (451, "4.3.0"),
+    };
+    SmtpReply::with(code, enhanced, failure.to_string())
 }
 
 /// The next hop's reply, for the client. If the next hop closes its connection (421), the client's

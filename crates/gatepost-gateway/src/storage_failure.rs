@@ -1,0 +1,32 @@
+//! The failure to store a message, as listeners report it.
+
+use gatepost_message::{Action, Verdict};
+use gatepost_store::StoreError;
+use thiserror::Error;
+
+/// The reason why a message was not stored, of the kinds that protocols tell apart. The store logs
+/// the cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum StorageFailure {
+    /// The disk is full, or nearly so.
+    #[error("the disk is full, try again later")]
+    DiskFull,
+    /// The disk or the database failed.
+    #[error("the message could not be stored; try again later")]
+    Failed,
+}
+
+impl StorageFailure {
+    pub(crate) fn of(error: &StoreError) -> Self {
+        if error.is_disk_full() {
+            Self::DiskFull
+        } else {
+            Self::Failed
+        }
+    }
+
+    /// The verdict of the message: its sender is to try again.
+    pub(crate) fn verdict(self) -> Verdict {
+        Verdict::new(Action::Defer, self.to_string())
+    }
+}
