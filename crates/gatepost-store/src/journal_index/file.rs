@@ -17,6 +17,10 @@ use crate::JournalEntry;
 pub(super) const FORMAT: i64 = 1;
 /// Pages of the write-ahead log before they are moved into the file.
 const LOG_PAGES_MAX: i64 = 500;
+/// Has a connection free the pages that it caches.
+pub(super) const RELEASE_MEMORY: &str = "PRAGMA shrink_memory";
+/// The memory of the pages that a connection caches, in KiB; SQLite writes it as a negative number.
+const CACHE_KIB_MAX: i64 = 1_024;
 /// The number of the first block of a file.
 const FIRST_BLOCK: i64 = 1;
 
@@ -69,6 +73,7 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<bool> {
     // The latest blocks may be lost with the machine's power, but the file is consistent.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES_MAX)?;
+    limit_cache(connection)?;
     if format == 0 {
         connection.execute_batch(&format!(
             "BEGIN;
@@ -87,6 +92,10 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<bool> {
     }
     let answer: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     Ok(answer == "ok")
+}
+
+pub(super) fn limit_cache(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_size", -CACHE_KIB_MAX)
 }
 
 /// The last id of the newest block.

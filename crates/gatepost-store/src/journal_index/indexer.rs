@@ -55,6 +55,8 @@ pub(crate) struct Indexer {
     pub(super) state: IndexerState,
     /// The value of [`JournalIndex::written`] before the last search for new entries.
     pub(super) written: Option<u64>,
+    /// Whether the last step had work, so that pages are cached.
+    pub(super) has_worked: bool,
     /// The time until the next step.
     pause: Duration,
 }
@@ -81,6 +83,7 @@ impl Indexer {
             sizes: STEP_SIZES,
             state: IndexerState::Closed,
             written: None,
+            has_worked: false,
             pause: IDLE_PAUSE,
         }
     }
@@ -188,6 +191,7 @@ impl Indexer {
         let reader = open()?;
         reader.busy_timeout(schema::BUSY_TIME_MAX)?;
         reader.pragma_update(None, "query_only", true)?;
+        file::limit_cache(&reader)?;
         *self.index.reader.lock() = Some(reader);
         let until = file::last_id(&connection)?.unwrap_or(i64::MIN);
         self.index.reading_until.store(until, Ordering::SeqCst);

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::file::{Block, StoredBlock};
+use super::file::{Block, RELEASE_MEMORY, StoredBlock};
 use crate::{JournalEntry, rows, table};
 
 pub(super) struct JournalRows(Connection);
@@ -67,6 +67,10 @@ impl JournalRows {
             .prepare_cached("SELECT id FROM journal WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?")?
             .query_row(params![after, count as i64 - 1], |row| row.get(0))
             .optional()
+    }
+
+    pub(super) fn release_memory(&self) -> rusqlite::Result<()> {
+        self.0.execute_batch(RELEASE_MEMORY)
     }
 
     pub(super) fn oldest_id(&self) -> rusqlite::Result<Option<i64>> {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use rusqlite::Connection;
 
-use super::file::{self, Block, StoredBlock};
+use super::file::{self, Block, RELEASE_MEMORY, StoredBlock};
 use super::indexer::{Indexer, IndexerState, StepSizes};
 use crate::{StoreError, trim};
 
@@ -25,6 +25,7 @@ impl Indexer {
             let until = file::last_id(&connection)?.unwrap_or(i64::MIN);
             self.index.coverage.lock().reaches(until);
             self.written = None;
+            self.has_worked = true;
             self.state = IndexerState::Running(connection);
             return Ok(true);
         };
@@ -51,7 +52,12 @@ impl Indexer {
             has_space && (self.index_changed(&connection)? || self.append(&connection)?);
         if !has_more {
             self.drop_parts(&connection)?;
+            if self.has_worked {
+                connection.execute_batch(RELEASE_MEMORY)?;
+                self.journal.release_memory()?;
+            }
         }
+        self.has_worked = has_more;
         self.state = IndexerState::Running(connection);
         Ok(has_more)
     }
