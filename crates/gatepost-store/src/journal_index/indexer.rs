@@ -160,6 +160,17 @@ impl Indexer {
         }
     }
 
+    fn connect(&self) -> Result<Connection, StoreError> {
+        let flags = OpenFlags::default();
+        connect_to(&self.folder, DataFolder::journal_index, flags).map_err(|error| match error {
+            StoreError::Open { cause, .. } => StoreError::Open {
+                file: self.folder.journal_index(),
+                cause,
+            },
+            other => other,
+        })
+    }
+
     /// Opens the index, or creates it when there are enough entries: a server that judges no
     /// messages needs no file.
     fn open(&mut self) -> Result<bool, StoreError> {
@@ -174,21 +185,14 @@ impl Indexer {
             self.written = Some(written);
             return Ok(false);
         }
-        let open = || {
-            connect_to(
-                &self.folder,
-                DataFolder::journal_index,
-                OpenFlags::default(),
-            )
-        };
-        let connection = open()?;
+        let connection = self.connect()?;
         connection.busy_timeout(schema::BUSY_TIME_MAX)?;
         if !file::prepare(&connection)? {
             drop(connection);
             self.discard();
             return Ok(true);
         }
-        let reader = open()?;
+        let reader = self.connect()?;
         reader.busy_timeout(schema::BUSY_TIME_MAX)?;
         reader.pragma_update(None, "query_only", true)?;
         file::limit_cache(&reader)?;
