@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use toml::Value;
 
 use super::mistake::{Mistake, plain_reason, unknown_key};
+use super::values::{Refusal, ValueReader};
 use super::{Layers, join_key};
 
 /// A file with more mistakes than this is not a configuration; further mistakes are not searched
@@ -29,10 +30,10 @@ impl Layers {
         let mut mistakes = Vec::new();
         loop {
             let value = Value::Table(self.values.clone());
-            match serde_path_to_error::deserialize::<_, T>(value) {
+            match T::deserialize(ValueReader(value)) {
                 Ok(settings) => return (Some(settings), mistakes),
-                Err(error) => {
-                    let (steps, mistake) = describe(self, &error);
+                Err(refusal) => {
+                    let (steps, mistake) = describe(self, refusal);
                     let seen_before = mistakes.contains(&mistake);
                     mistakes.push(mistake);
                     if seen_before || mistakes.len() >= MISTAKES_MAX || !self.remove(&steps) {
@@ -45,30 +46,16 @@ impl Layers {
 }
 
 /// The path to the value that serde refused, and the reason.
-fn describe(
-    layers: &Layers,
-    error: &serde_path_to_error::Error<toml::de::Error>,
-) -> (Vec<String>, Mistake) {
-    let mut steps = Vec::new();
-    for segment in error.path() {
-        use serde_path_to_error::Segment;
-        match segment {
-            Segment::Map { key: name } | Segment::Enum { variant: name } => {
-                steps.push(name.clone());
-            }
-            Segment::Seq { index } => steps.push(index.to_string()),
-            Segment::Unknown => {}
-        }
-    }
-    let message = error.inner().message();
-    let reason = match unknown_key(message) {
+fn describe(layers: &Layers, refusal: Refusal) -> (Vec<String>, Mistake) {
+    let (mut steps, message) = refusal.into_parts();
+    let reason = match unknown_key(&message) {
         Some((name, fix)) => {
             if steps.last() != Some(&name) {
                 steps.push(name);
             }
             fix
         }
-        None => plain_reason(message),
+        None => plain_reason(&message),
     };
     let key = steps
         .iter()

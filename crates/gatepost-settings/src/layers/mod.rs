@@ -7,6 +7,7 @@
 mod dump;
 mod load;
 mod mistake;
+mod values;
 mod variables;
 
 use std::collections::BTreeMap;
