@@ -1,4 +1,5 @@
-//! Compresses the built-in files of the console, which the program contains in this form only.
+//! Compresses the built-in files of the console, and the description of the API, which the program
+//! contains in this form only.
 
 use std::env;
 use std::error::Error;
@@ -11,8 +12,6 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, Crc};
 
 const FOLDER: &str = "src/http/assets";
-/// A text of the API, which is no file of the console.
-const DESCRIPTION: &str = "openapi.json";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={FOLDER}");
@@ -29,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     names.sort_unstable();
     let mut table = String::from("&[\n");
-    for name in names.iter().filter(|name| *name != DESCRIPTION) {
+    for name in &names {
         let content = fs::read(Path::new(FOLDER).join(name))?;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&content)?;

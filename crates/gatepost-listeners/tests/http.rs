@@ -303,7 +303,11 @@ fn the_consoles_files_are_sent_compressed_and_only_when_they_changed() {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes());
         client.answer(false).expect("an answer")
     };
-    for path in ["/gatepost/dashboard.js", "/gatepost/dashboard.css"] {
+    for path in [
+        "/gatepost/dashboard.js",
+        "/gatepost/dashboard.css",
+        "/openapi.json",
+    ] {
         let plain = get(path, "");
         assert_eq!((plain.status, plain.field("content-encoding")), (200, None));
         let packed = get(path, "Accept-Encoding: br, gzip\r\n");
@@ -326,7 +330,9 @@ fn the_consoles_files_are_sent_compressed_and_only_when_they_changed() {
             "the other form is another representation"
         );
     }
-    assert_eq!(get("/gatepost/dashboard.html", "").status, 404);
+    for page in ["dashboard.html", "openapi.json"] {
+        assert_eq!(get(&format!("/gatepost/{page}"), "").status, 404, "{page}");
+    }
 }
 
 #[test]

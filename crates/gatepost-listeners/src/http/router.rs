@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::api::{admin, call, files as attachments, ntfy, openapi, senders, topics, web_push};
+use super::api::{admin, call, files as attachments, ntfy, senders, topics, web_push};
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
@@ -115,7 +115,7 @@ async fn route(
     let path = request.path.clone();
     let path = path.as_str();
     match path {
-        "/openapi.json" => return openapi::respond(request),
+        "/openapi.json" => return assets::description(request),
         "/healthz" | "/readyz" => return admin::health(context, request),
         "/metrics" => return admin::metrics(context, request),
         "/mqtt" if context.websocket.is_some() => {

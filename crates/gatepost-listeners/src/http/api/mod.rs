@@ -5,7 +5,6 @@ pub(super) mod admin;
 pub(super) mod call;
 pub(super) mod files;
 pub(super) mod ntfy;
-pub(super) mod openapi;
 pub(super) mod senders;
 pub(super) mod topics;
 pub(super) mod web_push;

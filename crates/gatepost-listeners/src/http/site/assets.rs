@@ -16,7 +16,10 @@ use crate::http::response::HttpResponse;
 /// The service worker, which serves pages outside its own folder too.
 const WORKER: &str = "push-worker.js";
 
-/// A file of the console.
+/// The description of the API, which has an address of its own.
+const DESCRIPTION: &str = "openapi.json";
+
+/// A file of the console, or the description of the API.
 struct BuiltInFile {
     name: &'static str,
     /// The checksum of the content.
@@ -25,7 +28,7 @@ struct BuiltInFile {
     gzip: &'static [u8],
 }
 
-/// All files, those under `/gatepost/` and the pages.
+/// All files: those under `/gatepost/`, the pages, and the description.
 const FILES: &[BuiltInFile] = include!(concat!(env!("OUT_DIR"), "/built_in_files.rs"));
 
 impl BuiltInFile {
@@ -74,7 +77,8 @@ pub(in crate::http) fn respond(
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     // The pages have addresses of their own.
-    let file = BuiltInFile::find(name).filter(|file| mime_type(file.name) != HTML);
+    let file = BuiltInFile::find(name)
+        .filter(|file| mime_type(file.name) != HTML && file.name != DESCRIPTION);
     let file = file.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
     let response = file.response(request);
     Ok(if name == WORKER {
@@ -82,6 +86,12 @@ pub(in crate::http) fn respond(
     } else {
         response
     })
+}
+
+/// `/openapi.json`: the API described for programs, as OpenAPI 3.1.
+pub(in crate::http) fn description(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    built_in_file(request, DESCRIPTION)
 }
 
 /// The welcome page.
@@ -117,9 +127,13 @@ pub(in crate::http) fn senders(request: &HttpRequest) -> Result<HttpResponse, Ht
 }
 
 fn built_in_page(request: &HttpRequest, name: &str) -> Result<HttpResponse, HttpError> {
+    built_in_file(request, name).map(with_policy)
+}
+
+fn built_in_file(request: &HttpRequest, name: &str) -> Result<HttpResponse, HttpError> {
     let file = BuiltInFile::find(name);
     let file = file.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
-    Ok(with_policy(file.response(request)))
+    Ok(file.response(request))
 }
 
 /// A page that is made for a request.
