@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gatepost_broker::{Broker, OtherNodes};
+use gatepost_broker::{Broker, OtherNodes, OwnerRights};
 use gatepost_message::NodeNumber;
 use gatepost_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::BackboneError;
+use crate::node_stream::copy::NodeCopy;
 use crate::settings::BackboneSettings;
 use crate::shared::Shared;
 
@@ -31,6 +32,7 @@ impl Backbone {
         store: &Store,
     ) -> Result<Self, StoreError> {
         let shared = Shared::new(settings.clone(), node, store.clone())?;
+        store.each_session(|row| shared.copy.note_session(row.number, &row.client))?;
         Ok(Self {
             shared: Arc::new(shared),
         })
@@ -41,21 +43,32 @@ impl Backbone {
         self.shared.clone()
     }
 
-    /// Connects, on a thread of its own.
-    pub fn start(self, broker: &Broker) -> io::Result<RunningBackbone> {
+    /// Connects, on a thread of its own. From now on, what sessions are promised is stored by the
+    /// cluster before it is acknowledged. `rights` are those by which wills are published of
+    /// sessions that are adopted.
+    pub fn start(
+        self,
+        broker: &Broker,
+        rights: Arc<dyn OwnerRights>,
+    ) -> io::Result<RunningBackbone> {
         let (stop, is_stopping) = watch::channel(false);
         let (first, joined) = oneshot::channel();
         let broker = broker.clone();
+        self.shared
+            .log
+            .store
+            .copy_commits_to(self.shared.copy.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let thread = std::thread::Builder::new().name("backbone".to_owned());
         let thread = thread.spawn(move || {
             let shared = self.shared.clone();
+            let _copy = StoppedCopy(shared.copy.clone());
             runtime.block_on(async {
                 tokio::select! {
                     () = shared.log.fail_overdue() => {}
-                    () = crate::session::run(self.shared, broker, first, is_stopping) => {}
+                    () = crate::session::run(self.shared, broker, rights, first, is_stopping) => {}
                 }
             });
         })?;
@@ -64,6 +77,15 @@ impl Backbone {
             joined,
             thread,
         })
+    }
+}
+
+/// The copy of the sessions, which ends with the thread: no commit waits for it any more.
+struct StoppedCopy(Arc<NodeCopy>);
+
+impl Drop for StoppedCopy {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

@@ -97,6 +97,18 @@ fn push_properties(buffer: &mut BytesMut, properties: &Properties) {
     }
 }
 
+/// Appends a part after a flag that says whether it is there.
+pub(crate) fn push_optional<T>(
+    buffer: &mut BytesMut,
+    part: Option<T>,
+    push: impl FnOnce(&mut BytesMut, T),
+) {
+    buffer.put_u8(u8::from(part.is_some()));
+    if let Some(part) = part {
+        push(buffer, part);
+    }
+}
+
 /// Appends bytes after their length.
 pub(crate) fn push_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
     buffer.put_u32(bytes.len() as u32);
@@ -150,6 +162,11 @@ impl Input {
         self.0.is_empty()
     }
 
+    /// All remaining bytes.
+    pub(crate) fn rest(self) -> Bytes {
+        self.0
+    }
+
     /// The rest of the head of a bundle.
     pub(crate) fn origin(&mut self) -> Result<BundleOrigin, EncodingError> {
         Ok(BundleOrigin {
@@ -184,6 +201,27 @@ impl Input {
     pub(crate) fn u64(&mut self) -> Result<u64, EncodingError> {
         self.need(8)?;
         Ok(self.0.get_u64())
+    }
+
+    /// A flag; its byte is 0 or 1.
+    pub(crate) fn flag(&mut self) -> Result<bool, EncodingError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(EncodingError::Malformed),
+        }
+    }
+
+    /// A part that follows its flag, or is absent.
+    pub(crate) fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, EncodingError>,
+    ) -> Result<Option<T>, EncodingError> {
+        self.flag()?.then(|| read(self)).transpose()
+    }
+
+    pub(crate) fn qos(&mut self) -> Result<Qos, EncodingError> {
+        Qos::from_level(self.u8()?).ok_or(EncodingError::Malformed)
     }
 
     pub(crate) fn bytes(&mut self) -> Result<Bytes, EncodingError> {
@@ -252,12 +290,12 @@ impl fmt::Display for BundleOrigin {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn publications() -> impl Strategy<Value = Publication> {
+    pub(crate) fn publications() -> impl Strategy<Value = Publication> {
         let text = || proptest::option::of("[a-z/ü]{0,9}");
         let user = proptest::collection::vec(("[a-z]{0,4}", "[a-zß]{0,9}"), 0..3);
         let properties = (

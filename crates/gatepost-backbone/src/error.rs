@@ -99,6 +99,9 @@ pub enum BackboneError {
     /// The sessions of a running node cannot be given up.
     #[error("node {0} is running: stop it first, or wait for 10 s if it has just stopped")]
     Running(u8),
+    /// Another node has adopted the sessions of this one.
+    #[error("another node has adopted the sessions of this node, which was not heard")]
+    Adopted,
     /// The connection ended.
     #[error("the connection to the NATS servers is lost: {0}")]
     Lost(String),

@@ -278,6 +278,10 @@ impl PartitionReader {
             }
             return Ok(());
         }
+        if one.is_kept && self.partition.queue.is_adopted(publication.id) {
+            self.publisher.add_changes([kept::remove(publication.id)]);
+            self.partition.queue.found_in_log(publication.id);
+        }
         follow_clock(publication.id);
         let retained = &self.shared.retained;
         let is_retained = |publication: &Publication| {

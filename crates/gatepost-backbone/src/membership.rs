@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BackboneError;
+use crate::node_stream::NodeStreamId;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
 
@@ -47,6 +48,9 @@ pub struct NodeRecord {
     /// The number of the database that it uses; 0 if it is not known.
     #[serde(default)]
     pub database: u64,
+    /// The epoch of its stream; 0 if it is not known.
+    #[serde(default)]
+    pub epoch: u64,
 }
 
 /// The key space of the number of the database.
@@ -78,6 +82,15 @@ impl NodeRecord {
             started_unix_ms: 0,
             version: String::new(),
             database: 0,
+            epoch: 0,
+        }
+    }
+
+    /// The stream that it writes.
+    pub(crate) const fn stream_id(&self) -> NodeStreamId {
+        NodeStreamId {
+            node: self.node,
+            epoch: self.epoch,
         }
     }
 

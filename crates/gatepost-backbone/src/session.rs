@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, Subscriber};
-use gatepost_broker::Broker;
+use gatepost_broker::{Broker, OwnerRights};
 use gatepost_message::Publication;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -20,7 +20,9 @@ use crate::log_streams::{self, LogStream};
 use crate::log_writing;
 use crate::membership::{self, Claim};
 use crate::moves::directory::Directory;
-use crate::moving;
+use crate::moving::{self, MoveEngine};
+use crate::node_copying;
+use crate::node_streams;
 use crate::outgoing::OutgoingQueue;
 use crate::receiving;
 use crate::retained_stream;
@@ -42,6 +44,7 @@ const NEW_SUBSCRIPTIONS_MAX: usize = 1_024;
 pub(crate) async fn run(
     shared: Arc<Shared>,
     broker: Broker,
+    rights: Arc<dyn OwnerRights>,
     first: oneshot::Sender<Result<(), BackboneError>>,
     mut is_stopping: watch::Receiver<bool>,
 ) {
@@ -57,14 +60,14 @@ pub(crate) async fn run(
     let mut server = usize::from(shared.node);
     loop {
         let end = tokio::select! {
-            opened = ClusterSession::open(&shared, &mut server) => match opened {
+            opened = ClusterSession::open(&shared, &broker, &mut server) => match opened {
                 Ok(session) => {
                     tracing::info!(target: "backbone", node = shared.node,
                         server = session.client.server_info().server_name,
                         "this server is part of its cluster");
                     notify(Ok(()));
                     pause = PAUSE_FIRST;
-                    match session.run(&shared, &broker, &mut is_stopping).await {
+                    match session.run(&shared, &broker, &rights, &mut is_stopping).await {
                         Some(end) => end,
                         None => return,
                     }
@@ -98,6 +101,8 @@ struct ClusterSession {
     stream: Stream,
     /// The streams of the log.
     log: Vec<LogStream>,
+    /// The stream of this node.
+    own_stream: Stream,
     /// The nodes that have the sessions.
     directory: Directory,
     outgoing: Arc<OutgoingQueue>,
@@ -107,7 +112,11 @@ struct ClusterSession {
 impl ClusterSession {
     /// Connects to the first server from the one at `server` on, and leaves there the place of the
     /// server after it.
-    async fn open(shared: &Shared, server: &mut usize) -> Result<Self, BackboneError> {
+    async fn open(
+        shared: &Shared,
+        broker: &Broker,
+        server: &mut usize,
+    ) -> Result<Self, BackboneError> {
         let name = format!("gatepost node {}", shared.node);
         let connection = Connection::open(&shared.settings, &name, *server).await?;
         *server = connection.server + 1;
@@ -126,8 +135,10 @@ impl ClusterSession {
         let log = log_streams::open(shared, &context).await?;
         let stream = retained_stream::open(shared, &context).await?;
         let directory = Directory::open(&context, &shared.subjects, &shared.settings).await?;
+        node_streams::begin_epoch(shared, &context, broker).await?;
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
+        let own_stream = node_streams::open(shared, &context).await?;
         for other in membership::list(&claim.bucket()).await? {
             shared.known_nodes.note_alive(other);
         }
@@ -140,6 +151,7 @@ impl ClusterSession {
             questions,
             stream,
             log,
+            own_stream,
             directory,
             outgoing: Arc::new(outgoing),
             queue,
@@ -151,11 +163,12 @@ impl ClusterSession {
         self,
         shared: &Arc<Shared>,
         broker: &Broker,
+        rights: &Arc<dyn OwnerRights>,
         is_stopping: &mut watch::Receiver<bool>,
     ) -> Option<BackboneError> {
         let outgoing = self.outgoing.clone();
         let (client, bucket) = (self.client.clone(), self.claim.bucket());
-        let mut tasks = self.begin(shared, broker);
+        let mut tasks = self.begin(shared, broker, rights);
         shared.join(outgoing.clone());
         let end = tokio::select! {
             end = tasks.join_next() => Some(match end {
@@ -170,6 +183,7 @@ impl ClusterSession {
                 while outgoing.messages() > 0
                     || shared.retained.unsent() > 0
                     || shared.log.waiting() > 0
+                    || shared.copy.awaited() > 0
                 {
                     tokio::time::sleep(DRAINED_EVERY).await;
                 }
@@ -185,7 +199,12 @@ impl ClusterSession {
     }
 
     /// Starts the tasks, the first of which that ends, ends the connection.
-    fn begin(self, shared: &Arc<Shared>, broker: &Broker) -> JoinSet<BackboneError> {
+    fn begin(
+        self,
+        shared: &Arc<Shared>,
+        broker: &Broker,
+        rights: &Arc<dyn OwnerRights>,
+    ) -> JoinSet<BackboneError> {
         let mut tasks = JoinSet::new();
         let client = self.client;
         let (new_subscriptions, subscriptions) = mpsc::channel(NEW_SUBSCRIPTIONS_MAX);
@@ -204,10 +223,20 @@ impl ClusterSession {
         let announced =
             announcing::run(shared.clone(), client.clone(), new_subscriptions, interest);
         tasks.spawn(announced);
-        let streams = self.log.iter().map(|log| log.stream.clone()).collect();
+        let engine = MoveEngine {
+            client: client.clone(),
+            context: self.context.clone(),
+            directory: self.directory,
+            log: self.log.iter().map(|log| log.stream.clone()).collect(),
+            nodes: self.claim.bucket(),
+        };
         let (nodes, of_node) = (shared.clone(), broker.clone());
-        let moved = moving::run(nodes, of_node, client.clone(), self.directory, streams);
-        tasks.spawn(moved);
+        tasks.spawn(moving::run(nodes, of_node, rights.clone(), engine));
+        tasks.spawn(node_copying::write(
+            shared.clone(),
+            self.context.clone(),
+            self.own_stream,
+        ));
         let sent = sending::run(
             shared.clone(),
             broker.clone(),

@@ -20,6 +20,8 @@ use crate::interest::Interest;
 use crate::log::{Log, kept};
 use crate::membership::{KnownNodes, NodeRecord, database_number};
 use crate::moves::SessionMoves;
+use crate::node_stream::copy::NodeCopy;
+use crate::node_stream::{NodeStreamId, stored_epoch};
 use crate::outgoing::OutgoingQueue;
 use crate::retained::SharedRetained;
 use crate::settings::BackboneSettings;
@@ -36,10 +38,14 @@ pub(crate) struct Shared {
     run: u64,
     /// The number of the database.
     database: u64,
+    /// The epoch of this node's stream; 0 before the first one.
+    epoch: AtomicU64,
     pub(crate) subjects: Subjects,
     pub(crate) interest: Interest,
     pub(crate) log: Log,
     pub(crate) moves: SessionMoves,
+    /// The copy of this node's sessions, for other nodes.
+    pub(crate) copy: Arc<NodeCopy>,
     pub(crate) retained: SharedRetained,
     pub(crate) known_nodes: KnownNodes,
     /// Present while there is a connection.
@@ -65,6 +71,8 @@ impl Shared {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Ok(Self {
             database: database_number(&store)?,
+            epoch: AtomicU64::new(stored_epoch(&store)?),
+            copy: Arc::new(NodeCopy::new()),
             log: Log::open(&settings, store)?,
             moves: SessionMoves::new(),
             node,
@@ -95,7 +103,24 @@ impl Shared {
             started_unix_ms: self.run,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             database: self.database,
+            epoch: self.epoch(),
         }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// The stream of this node.
+    pub(crate) fn stream_id(&self) -> NodeStreamId {
+        NodeStreamId {
+            node: self.node,
+            epoch: self.epoch(),
+        }
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
     }
 
     /// The origin of the next bundle.

@@ -12,6 +12,8 @@ use gatepost_message::{Topic, TopicFilter};
 use sha2::{Digest, Sha256};
 use smallvec::{SmallVec, smallvec};
 
+use crate::node_stream::NodeStreamId;
+
 /// The longest subject of a topic, in bytes: a line of the protocol has 4,096 at most.
 const SUBJECT_BYTES_MAX: usize = 2_048;
 /// The token of topics that are too long. No level becomes it: two digits follow each `%`.
@@ -65,6 +67,16 @@ impl Subjects {
         format!("{}.p.{number}", self.cluster)
     }
 
+    /// The subject of a node's stream.
+    pub(crate) fn node_stream(&self, id: NodeStreamId) -> String {
+        format!("{}.n.{}.{:x}", self.cluster, id.node, id.epoch)
+    }
+
+    /// The subjects of all nodes' streams.
+    pub(crate) fn node_streams(&self) -> String {
+        format!("{}.n.>", self.cluster)
+    }
+
     /// All subjects of the cluster.
     pub(crate) fn all(&self) -> String {
         format!("{}.>", self.cluster)
@@ -98,6 +110,22 @@ impl Subjects {
     /// The name of a stream or bucket.
     pub(crate) fn stream(&self, name: &str) -> String {
         format!("{}_{name}", self.cluster.to_ascii_uppercase())
+    }
+
+    /// The name of a node's stream.
+    pub(crate) fn node_stream_name(&self, id: NodeStreamId) -> String {
+        let NodeStreamId { node, epoch } = id;
+        format!("{}{node}_{epoch:016x}", self.stream("NODE_"))
+    }
+
+    /// The node's stream of this name.
+    pub(crate) fn node_stream_of_name(&self, name: &str) -> Option<NodeStreamId> {
+        let numbers = name.strip_prefix(&self.stream("NODE_"))?;
+        let (node, epoch) = numbers.split_once('_')?;
+        Some(NodeStreamId {
+            node: node.parse().ok()?,
+            epoch: u64::from_str_radix(epoch, 16).ok()?,
+        })
     }
 
     /// The subjects of the topics that a filter matches; none if all of them are too long.
@@ -184,6 +212,26 @@ mod tests {
     fn interest(filter: &str) -> Vec<String> {
         let filter = TopicFilter::new(filter).expect("a filter");
         subjects().interest(&filter).into_vec()
+    }
+
+    #[test]
+    fn a_node_stream_is_known_by_its_name() {
+        let subjects = Subjects::new("gp");
+        let id = NodeStreamId {
+            node: 17,
+            epoch: 1 << 40,
+        };
+        let name = subjects.node_stream_name(id);
+        assert_eq!(subjects.node_stream_of_name(&name), Some(id));
+        for other in [
+            "GP_NODES",
+            "GP_NODE_",
+            "GP_NODE_1",
+            "GP_NODE_256_1",
+            "XX_NODE_1_1",
+        ] {
+            assert_eq!(subjects.node_stream_of_name(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -79,7 +79,9 @@ pub use gatepost_topics::{RuleViolation, TopicRules};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;
 pub use memory::{MemoryGauge, memory_available_bytes};
-pub use moved_session::{MovedDelivery, MovedSession, SessionAdoption, SessionRelease};
+pub use moved_session::{
+    MovedDelivery, MovedSession, SessionAbsence, SessionAdoption, SessionRelease,
+};
 pub use nodes::{
     ClaimError, ClaimWait, InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus,
     OtherNodes, OutOfMemory, SessionUse,

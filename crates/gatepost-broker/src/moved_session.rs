@@ -13,12 +13,14 @@
 //! - A move transfers the identifiers of deliveries: those in flight keep their packet identifiers.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gatepost_message::Publication;
 use gatepost_store::{DeliveryRow, StoreChange, StoreError, SubscriptionRow, Ticket};
 
+use crate::authorization::Authorization;
 use crate::nodes::LoggedPublication;
+use crate::session::SessionWill;
 use crate::session_name::SessionName;
 
 /// The content of a persistent session.
@@ -63,8 +65,17 @@ pub enum SessionRelease {
     Released(Result<Ticket, StoreError>),
 }
 
+/// The waiting of a session for its client, which is not about to connect: its node has failed.
+pub struct SessionAbsence {
+    /// The end of the client's connection; `None` if it was connected when the node failed.
+    pub ended: Option<SystemTime>,
+    /// The message to publish if the client does not return.
+    pub will: Option<SessionWill>,
+    /// The rights of the session's owner, by which the will is published.
+    pub authorization: Arc<dyn Authorization>,
+}
+
 /// A session for [`Broker::adopt_session`](crate::Broker::adopt_session).
-#[derive(Debug)]
 pub struct SessionAdoption {
     /// The session.
     pub session: MovedSession,
@@ -72,4 +83,6 @@ pub struct SessionAdoption {
     pub missed: Vec<Arc<LoggedPublication>>,
     /// Changes of the same commit.
     pub changes: Vec<StoreChange>,
+    /// `None` if the client is about to connect.
+    pub absence: Option<SessionAbsence>,
 }

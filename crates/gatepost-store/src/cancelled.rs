@@ -8,7 +8,7 @@ use crate::session::SessionChange;
 
 /// Rows that one group of changes both writes and removes.
 #[derive(Default)]
-pub(crate) struct CancelledRows {
+pub struct CancelledRows {
     deliveries: HashSet<(u64, u64)>,
     messages: HashSet<u64>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct CancelledRows {
 impl CancelledRows {
     /// Walks through the changes from the last to the first, so that a group which only writes
     /// costs no look-up.
-    pub(crate) fn find(changes: &[StoreChange]) -> Self {
+    pub fn find(changes: &[StoreChange]) -> Self {
         let mut removed = Self::default();
         let mut both = Self::default();
         for change in changes.iter().rev() {
@@ -42,7 +42,8 @@ impl CancelledRows {
         both
     }
 
-    pub(crate) fn covers(&self, change: &StoreChange) -> bool {
+    /// Whether a change need not be written.
+    pub fn covers(&self, change: &StoreChange) -> bool {
         let StoreChange::Session(change) = change else {
             return false;
         };

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::group::failure_in;
+use crate::copying::{CommitDecision, CopiedCommit, SharedCopy};
+use crate::folder::DataFolder;
+use crate::group::{CommitOutcome, failure_in};
 use crate::queue::{CommitBatch, CommitQueue, FailGroupOnDrop, FailWaitingOnDrop};
 use crate::writer::StoreWriter;
 
@@ -12,6 +14,9 @@ pub(crate) struct Committer {
     pub(crate) queue: Arc<CommitQueue>,
     pub(crate) writer: StoreWriter,
     pub(crate) commits: Arc<AtomicU64>,
+    pub(crate) copy: SharedCopy,
+    /// The folder of the database; `None` for one in memory.
+    pub(crate) folder: Option<DataFolder>,
 }
 
 impl Committer {
@@ -20,12 +25,28 @@ impl Committer {
         // Also when the writer panics: no caller may wait for a commit that cannot happen.
         let _closing = FailWaitingOnDrop(self.queue.clone());
         while let Some(batch) = self.queue.take() {
-            let _deciding = FailGroupOnDrop(batch.group.clone());
+            let deciding = FailGroupOnDrop::new(batch.group.clone());
             let outcome = self.writer.commit(&batch);
-            self.queue.decide(&batch.group, outcome);
+            deciding.release();
+            self.decide(batch, outcome);
             self.committed();
         }
         self.writer.finish();
+    }
+
+    /// Publishes the outcome, or leaves that to the copy of what was stored.
+    fn decide(&self, batch: CommitBatch, outcome: CommitOutcome) {
+        let (Some(copy), Ok(left_out)) = (self.copy.get(), &outcome) else {
+            self.queue.decide(&batch.group, outcome);
+            return;
+        };
+        let (queue, group) = (self.queue.clone(), batch.group.clone());
+        let changes = batch.into_changes_without(left_out);
+        copy.copy(CopiedCommit {
+            changes,
+            decision: CommitDecision::new(queue, group, outcome),
+            folder: self.folder.as_ref(),
+        });
     }
 
     /// Makes one commit of batches that have one submission each.

@@ -21,6 +21,7 @@ mod checksum;
 mod clock;
 mod committer;
 mod connection;
+mod copying;
 mod creation;
 mod error;
 mod folder;
@@ -31,6 +32,7 @@ mod lock;
 mod mailbox;
 mod manual;
 mod open;
+mod open_database;
 mod originals;
 mod quarantine;
 mod queue;
@@ -55,8 +57,10 @@ mod writer;
 pub use backup::{
     BackupContents, BackupError, ExistingDatabase, restore_backup, verify_backup, write_backup,
 };
+pub use cancelled::CancelledRows;
 pub use change::StoreChange;
 pub use clock::{ClockSource, SystemClock};
+pub use copying::{CommitCopy, CommitDecision, CopiedCommit, StoreSnapshot};
 pub use error::StoreError;
 pub use group::{ExternalCommit, Ticket};
 pub use journal::{JournalEntry, QuarantineEntry};

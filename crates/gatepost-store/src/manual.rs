@@ -9,8 +9,8 @@ use rusqlite::Connection;
 
 use crate::clock::ClockSource;
 use crate::committer::Committer;
+use crate::open_database::OpenDatabase;
 use crate::recovery::Recovery;
-use crate::store::OpenDatabase;
 use crate::table;
 use crate::{Store, StoreChange, StoreError, StoreSettings, schema};
 

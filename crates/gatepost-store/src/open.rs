@@ -158,7 +158,7 @@ fn open_checked(folder: &DataFolder) -> Result<Connection, StoreError> {
     })
 }
 
-fn open_reading(folder: &DataFolder) -> Result<Connection, StoreError> {
+pub(crate) fn open_reading(folder: &DataFolder) -> Result<Connection, StoreError> {
     let reading = connect(folder, OpenFlags::default())?;
     let configure = || {
         reading.busy_timeout(schema::BUSY_TIME_MAX)?;

@@ -77,6 +77,24 @@ impl CommitBatch {
         self.submissions.push(QueuedChanges { end, after });
         number
     }
+
+    /// The changes, except those of submissions that were left out of the commit.
+    pub(crate) fn into_changes_without(
+        mut self,
+        left_out: &[(u32, StoreError)],
+    ) -> Vec<StoreChange> {
+        for (number, _) in left_out.iter().rev() {
+            let number = *number as usize;
+            let start = number
+                .checked_sub(1)
+                .and_then(|before| self.submissions.get(before))
+                .map_or(0, |before| before.end);
+            if let Some(submission) = self.submissions.get(number) {
+                self.changes.drain(start..submission.end);
+            }
+        }
+        self.changes
+    }
 }
 
 /// Changes that wait for the writer.
@@ -257,11 +275,24 @@ impl CommitQueue {
 }
 
 /// Fails the tickets of one group, unless it was decided.
-pub(crate) struct FailGroupOnDrop(pub(crate) Arc<CommitGroup>);
+pub(crate) struct FailGroupOnDrop(Option<Arc<CommitGroup>>);
+
+impl FailGroupOnDrop {
+    pub(crate) const fn new(group: Arc<CommitGroup>) -> Self {
+        Self(Some(group))
+    }
+
+    /// Leaves the decision to others.
+    pub(crate) fn release(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for FailGroupOnDrop {
     fn drop(&mut self) {
-        self.0.decide(Err(StoreError::Closed));
+        if let Some(group) = &self.0 {
+            group.decide(Err(StoreError::Closed));
+        }
     }
 }
 

@@ -15,10 +15,12 @@ use crate::background::BackgroundThreads;
 use crate::bounds::TableBounds;
 use crate::clock::{ClockSource, SystemClock};
 use crate::committer::Committer;
+use crate::copying::SharedCopy;
 use crate::group::{CommitGroup, Ticket};
 use crate::journal_index::{Indexer, JournalIndex};
 use crate::lock::{self, FolderLock};
 use crate::open;
+use crate::open_database::OpenDatabase;
 use crate::queue::{CommitQueue, Urgency};
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
@@ -53,51 +55,9 @@ pub(crate) struct StoreCore {
     pub(crate) journal_index: Arc<JournalIndex>,
     background: BackgroundThreads,
     commits: Arc<AtomicU64>,
+    pub(crate) copy: SharedCopy,
     /// Released when the writer has ended.
     locks: Mutex<Vec<FolderLock>>,
-}
-
-/// An opened database, ready for its threads.
-pub(crate) struct OpenDatabase {
-    pub(crate) writing: Arc<Mutex<Connection>>,
-    reading: Arc<Mutex<Connection>>,
-    locks: Vec<FolderLock>,
-    age_time: Option<SharedAgeTime>,
-    settings: Option<SharedSettings>,
-    server: Option<ServerDuties>,
-    health: Arc<DiskHealth>,
-    pub(crate) journal_index: Arc<JournalIndex>,
-}
-
-impl OpenDatabase {
-    /// Opens the store of a server whose database is simulated.
-    pub(crate) fn of_simulated_server(
-        connection: Arc<Mutex<Connection>>,
-        settings: &StoreSettings,
-        clock: Arc<dyn ClockSource>,
-    ) -> Result<Self, StoreError> {
-        let jump_max = settings.clock_jump_max.duration();
-        let health = Arc::<DiskHealth>::default();
-        let opened = connection.lock();
-        let shared = SharedSettings::new(Mutex::new(settings.clone()));
-        let mut server = ServerDuties {
-            clock: StoredClock::open(&opened, clock, jump_max)?,
-            trimmer: Trimmer::new(shared.clone()),
-            bounds: TableBounds::open(&opened, settings)?,
-        };
-        server.time_for_ages(&opened, &health)?;
-        drop(opened);
-        Ok(Self {
-            writing: connection.clone(),
-            reading: connection,
-            locks: Vec::new(),
-            age_time: Some(server.clock.age_time()),
-            settings: Some(shared),
-            server: Some(server),
-            health,
-            journal_index: Arc::default(),
-        })
-    }
 }
 
 impl Store {
@@ -163,6 +123,7 @@ impl Store {
             server: Some(server),
             health,
             journal_index,
+            folder: Some(opened.folder),
         };
         Ok((parts, recovery, scrub, indexer))
     }
@@ -185,6 +146,7 @@ impl Store {
             settings: None,
             server: None,
             journal_index: Arc::default(),
+            folder: Some(opened.folder),
         };
         Ok(Self::start(parts, settings))
     }
@@ -194,17 +156,16 @@ impl Store {
         let mut connection = Connection::open_in_memory()?;
         schema::prepare(&mut connection)?;
         let connection = Arc::new(Mutex::new(connection));
-        let parts = OpenDatabase {
-            writing: connection.clone(),
-            reading: connection,
-            locks: Vec::new(),
-            age_time: None,
-            settings: None,
-            server: None,
-            health: Arc::default(),
-            journal_index: Arc::default(),
-        };
+        let parts = OpenDatabase::without_server(connection);
         Ok(Self::start(parts, &StoreSettings::default()))
+    }
+
+    /// A handle that reads from this connection, and refuses changes.
+    pub(crate) fn of_reader(connection: Arc<Mutex<Connection>>) -> Self {
+        let parts = OpenDatabase::without_server(connection);
+        let (store, _) = Self::assemble(parts, &StoreSettings::default());
+        store.inner.queue.close();
+        store
     }
 
     /// Starts the writer's thread.
@@ -235,6 +196,8 @@ impl Store {
                 parts.journal_index.clone(),
             ),
             commits: Arc::new(AtomicU64::new(0)),
+            copy: SharedCopy::default(),
+            folder: parts.folder,
         };
         let inner = StoreCore {
             queue: committer.queue.clone(),
@@ -251,6 +214,7 @@ impl Store {
             age_time: parts.age_time,
             health: parts.health,
             commits: committer.commits.clone(),
+            copy: committer.copy.clone(),
         };
         let inner = Arc::new(inner);
         (Self { inner }, committer)

@@ -14,7 +14,7 @@ use super::entry;
 use crate::encoding;
 
 /// The key space of these records; keys are the ids of the publications.
-const SPACE: &str = "backbone.kept";
+pub(crate) const KEPT_SPACE: &str = "backbone.kept";
 
 fn key(id: MessageId) -> Bytes {
     let mut key = BytesMut::new();
@@ -27,7 +27,7 @@ pub(crate) fn put(logged: &LoggedPublication) -> StoreChange {
     let mut value = encoding::begin(entry::NO_ORIGIN);
     entry::push(&mut value, logged, true);
     StoreChange::PutRecord {
-        space: SPACE,
+        space: KEPT_SPACE,
         key: key(logged.publication.id),
         value: value.freeze(),
     }
@@ -36,7 +36,7 @@ pub(crate) fn put(logged: &LoggedPublication) -> StoreChange {
 /// The change that removes a publication.
 pub(crate) fn remove(id: MessageId) -> StoreChange {
     StoreChange::DeleteRecord {
-        space: SPACE,
+        space: KEPT_SPACE,
         key: key(id),
     }
 }
@@ -44,16 +44,21 @@ pub(crate) fn remove(id: MessageId) -> StoreChange {
 /// All publications, in the order of their ids.
 pub(crate) fn read(store: &Store) -> Result<Vec<LoggedPublication>, StoreError> {
     let mut found = Vec::new();
-    store.each_record(SPACE, b"", |_, value| match entry::read(value) {
-        Ok((_, publications)) => {
-            found.extend(publications.into_iter().map(|one| one.logged));
-        }
+    store.each_record(KEPT_SPACE, b"", |_, value| found.extend(read_value(value)))?;
+    Ok(found)
+}
+
+/// The publication of a record.
+pub(crate) fn read_value(value: Bytes) -> impl Iterator<Item = LoggedPublication> {
+    let publications = match entry::read(value) {
+        Ok((_, publications)) => publications,
         Err(error) => {
             tracing::error!(target: "backbone", %error,
                 "a publication that was kept for the cluster cannot be read");
+            Vec::new()
         }
-    })?;
-    Ok(found)
+    };
+    publications.into_iter().map(|one| one.logged)
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl Log {
         })
     }
 
-    fn partition_of(&self, topic: &Topic) -> &Partition {
+    pub(crate) fn partition_of(&self, topic: &Topic) -> &Partition {
         let count = self.partitions.len() as u16;
         let number = partition::of(topic.as_str(), self.levels, count);
         &self.partitions[usize::from(number) - 1]

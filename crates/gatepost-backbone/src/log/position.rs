@@ -4,7 +4,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use gatepost_store::{Store, StoreChange, StoreError};
 
 /// The key space of the positions; keys are the numbers of the partitions.
-const SPACE: &str = "backbone.position";
+pub(crate) const POSITION_SPACE: &str = "backbone.position";
 const BYTES: usize = 20;
 
 /// A position in a partition.
@@ -52,6 +52,15 @@ impl LogPosition {
             || sequence == self.sequence && (index as u64) < self.delivered as u64
     }
 
+    /// Reads the value of a record; `None` if it is none of a position.
+    pub(crate) fn read_value(mut value: Bytes) -> Option<Self> {
+        (value.len() == BYTES).then(|| Self {
+            stream: value.get_u64(),
+            sequence: value.get_u64(),
+            delivered: value.get_u32(),
+        })
+    }
+
     /// Appends its bytes.
     pub(crate) fn push(&self, buffer: &mut BytesMut) {
         buffer.put_u64(self.stream);
@@ -64,27 +73,22 @@ impl LogPosition {
         let mut value = BytesMut::with_capacity(BYTES);
         self.push(&mut value);
         StoreChange::PutRecord {
-            space: SPACE,
+            space: POSITION_SPACE,
             key: key(partition),
             value: value.freeze(),
         }
     }
 }
 
-fn key(partition: u16) -> Bytes {
+/// The key of a partition's record.
+pub(crate) fn key(partition: u16) -> Bytes {
     Bytes::copy_from_slice(&partition.to_be_bytes())
 }
 
 /// The stored position; `None` for a node that has not read this partition.
 pub(crate) fn read(store: &Store, partition: u16) -> Result<Option<LogPosition>, StoreError> {
-    let Some(mut value) = store.record(SPACE, &key(partition))? else {
-        return Ok(None);
-    };
-    Ok((value.len() == BYTES).then(|| LogPosition {
-        stream: value.get_u64(),
-        sequence: value.get_u64(),
-        delivered: value.get_u32(),
-    }))
+    let value = store.record(POSITION_SPACE, &key(partition))?;
+    Ok(value.and_then(LogPosition::read_value))
 }
 
 #[cfg(test)]

@@ -94,6 +94,25 @@ impl Ownership {
         }
     }
 
+    /// The ownership after `node` has got the session from an owner that has failed.
+    pub(crate) fn taken_over(&self, node: u8) -> Self {
+        let mut sources = vec![(self.owner, self.claim)];
+        sources.extend(&self.sources);
+        Self {
+            claim: self.claim + 1,
+            owner: node,
+            sources,
+        }
+    }
+
+    /// The ownership when the owner has the content.
+    pub(crate) fn without_sources(&self) -> Self {
+        Self {
+            sources: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// The claim under which `node` has or had the session.
     pub(crate) fn claim_of(&self, node: u8) -> Option<u64> {
         let of_source = self.sources.iter().find(|(source, _)| *source == node);

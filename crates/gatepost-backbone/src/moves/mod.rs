@@ -27,7 +27,7 @@ pub(crate) mod question;
 pub(crate) mod transfer;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gatepost_broker::{ClaimError, ClaimWait, SessionName, SessionUse};
@@ -68,6 +68,8 @@ pub(crate) struct SessionMoves {
     pub(crate) freed: Notify,
     /// Released sessions whose records may not be stored yet, with the claim.
     pub(crate) releasing: Mutex<HashSet<(SessionId, u64)>>,
+    /// Whether sessions of an earlier epoch of this node are not adopted yet.
+    has_earlier_epoch: AtomicBool,
     adopted: AtomicU64,
     released: AtomicU64,
 }
@@ -101,6 +103,7 @@ impl SessionMoves {
             claiming: Mutex::default(),
             freed: Notify::new(),
             releasing: Mutex::default(),
+            has_earlier_epoch: AtomicBool::new(false),
             adopted: AtomicU64::new(0),
             released: AtomicU64::new(0),
         }
@@ -151,6 +154,22 @@ impl SessionMoves {
             // A key that stays is removed when this node joins the cluster the next time.
             let _ = self.ended.try_send((name.clone(), claim));
         }
+    }
+
+    /// Another node has adopted all sessions of this one.
+    pub(crate) fn forget_all(&self) {
+        self.own.lock().clear();
+        self.releasing.lock().clear();
+    }
+
+    pub(crate) fn set_earlier_epoch(&self, is_there: bool) {
+        self.has_earlier_epoch.store(is_there, Ordering::Release);
+    }
+
+    /// Whether this node cannot say which sessions it had: they are in the stream of an earlier
+    /// epoch.
+    pub(crate) fn has_earlier_epoch(&self) -> bool {
+        self.has_earlier_epoch.load(Ordering::Acquire)
     }
 
     pub(crate) fn note_adopted(&self) {

@@ -8,24 +8,19 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use gatepost_broker::{MovedDelivery, MovedSession, SessionName};
-use gatepost_message::{Qos, TopicFilter};
-use gatepost_store::{DeliveryRow, Store, StoreChange, StoreError, SubscriptionRow};
+use gatepost_store::{Store, StoreChange, StoreError};
 
 use super::directory::SessionId;
 use crate::encoding::{self, EncodingError, Input, VERSION};
 use crate::log::position::LogPosition;
+use crate::session_rows;
 
 /// The key space of released sessions.
-const SPACE: &str = "backbone.released";
+pub(crate) const RELEASED_SPACE: &str = "backbone.released";
 /// The bytes of a piece; a NATS message has 1 MB at most by default.
 const PIECE_BYTES: usize = 256 * 1024;
 /// The bytes of the number of pieces, with which each piece begins.
 const COUNT_BYTES: usize = 4;
-
-const NO_LOCAL: u8 = 1;
-const RETAIN_AS_PUBLISHED: u8 = 1 << 1;
-const RETAIN: u8 = 1;
-const RELEASED: u8 = 1 << 1;
 
 /// A session that moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,16 +63,7 @@ impl SessionTransfer {
         }
         buffer.put_u32(session.subscriptions.len() as u32);
         for row in &session.subscriptions {
-            encoding::push_bytes(&mut buffer, row.filter.as_str().as_bytes());
-            buffer.put_u8(row.qos.level());
-            let no_local = if row.no_local { NO_LOCAL } else { 0 };
-            let as_published = if row.retain_as_published {
-                RETAIN_AS_PUBLISHED
-            } else {
-                0
-            };
-            buffer.put_u8(no_local | as_published);
-            buffer.put_u32(row.identifier.unwrap_or(0));
+            session_rows::push_subscription(&mut buffer, row);
         }
         buffer.put_u32(session.received.len() as u32);
         for &packet in &session.received {
@@ -85,7 +71,8 @@ impl SessionTransfer {
         }
         buffer.put_u32(session.deliveries.len() as u32);
         for delivery in &session.deliveries {
-            push_delivery(&mut buffer, delivery);
+            session_rows::push_delivery(&mut buffer, &delivery.row);
+            encoding::push(&mut buffer, &delivery.publication);
         }
         buffer.freeze()
     }
@@ -108,7 +95,7 @@ impl SessionTransfer {
         }
         let mut subscriptions = Vec::new();
         for _ in 0..input.u32()? {
-            subscriptions.push(read_subscription(&mut input, number)?);
+            subscriptions.push(session_rows::read_subscription(&mut input, number)?);
         }
         let mut received = Vec::new();
         for _ in 0..input.u32()? {
@@ -147,8 +134,8 @@ impl SessionTransfer {
             value.put_u32(count as u32);
             value.put_slice(piece);
             StoreChange::PutRecord {
-                space: SPACE,
-                key: key(id, claim, Some(index as u32)),
+                space: RELEASED_SPACE,
+                key: key(id, claim, index as u32),
                 value: value.freeze(),
             }
         });
@@ -185,21 +172,21 @@ pub(crate) fn piece(
     claim: u64,
     index: u32,
 ) -> Result<Option<Bytes>, StoreError> {
-    store.record(SPACE, &key(id, claim, Some(index)))
+    store.record(RELEASED_SPACE, &key(id, claim, index))
 }
 
 /// The change that removes a released session.
 pub(crate) fn remove(id: SessionId, claim: u64) -> StoreChange {
     StoreChange::DeleteRecords {
-        space: SPACE,
-        prefix: key(id, claim, None),
+        space: RELEASED_SPACE,
+        prefix: pieces_prefix(id, claim),
     }
 }
 
 /// All sessions that this node has released and that are still kept, each with its claim.
 pub(crate) fn kept(store: &Store) -> Result<Vec<(SessionId, u64)>, StoreError> {
     let mut all = Vec::new();
-    store.each_record(SPACE, b"", |key, _| {
+    store.each_record(RELEASED_SPACE, b"", |key, _| {
         if let (Some((id, rest)), true) = (key.split_first_chunk::<16>(), key.len() >= 24)
             && let Some((claim, _)) = rest.split_first_chunk::<8>()
         {
@@ -210,75 +197,35 @@ pub(crate) fn kept(store: &Store) -> Result<Vec<(SessionId, u64)>, StoreError> {
     Ok(all)
 }
 
-fn key(id: SessionId, claim: u64, index: Option<u32>) -> Bytes {
-    let mut key = BytesMut::new();
-    key.put_slice(&id.0);
-    key.put_u64(claim);
-    if let Some(index) = index {
-        key.put_u32(index);
-    }
+/// The beginning of the keys of a released session's pieces.
+pub(crate) fn pieces_prefix(id: SessionId, claim: u64) -> Bytes {
+    key_start(id, claim).freeze()
+}
+
+fn key(id: SessionId, claim: u64, index: u32) -> Bytes {
+    let mut key = key_start(id, claim);
+    key.put_u32(index);
     key.freeze()
 }
 
-fn push_delivery(buffer: &mut BytesMut, delivery: &MovedDelivery) {
-    let row = &delivery.row;
-    buffer.put_u64(row.sequence);
-    buffer.put_u8(row.qos.level());
-    let retain = if row.retain { RETAIN } else { 0 };
-    let released = if row.released { RELEASED } else { 0 };
-    buffer.put_u8(retain | released);
-    buffer.put_u32(row.identifiers.len() as u32);
-    for &identifier in &row.identifiers {
-        buffer.put_u32(identifier);
-    }
-    encoding::push(buffer, &delivery.publication);
+fn key_start(id: SessionId, claim: u64) -> BytesMut {
+    let mut key = BytesMut::new();
+    key.put_slice(&id.0);
+    key.put_u64(claim);
+    key
 }
 
 fn read_delivery(input: &mut Input, session: u64) -> Result<MovedDelivery, EncodingError> {
-    let sequence = input.u64()?;
-    let qos = read_qos(input)?;
-    let flags = input.u8()?;
-    let mut identifiers = Vec::new();
-    for _ in 0..input.u32()? {
-        identifiers.push(input.u32()?);
-    }
+    let mut row = session_rows::read_delivery(input, session)?;
     let publication = Arc::new(input.publication()?);
-    Ok(MovedDelivery {
-        row: DeliveryRow {
-            session,
-            sequence,
-            message: publication.id.number(),
-            qos,
-            retain: flags & RETAIN != 0,
-            released: flags & RELEASED != 0,
-            identifiers,
-        },
-        publication,
-    })
-}
-
-fn read_subscription(input: &mut Input, session: u64) -> Result<SubscriptionRow, EncodingError> {
-    let filter = TopicFilter::new(&input.text()?).map_err(|_| EncodingError::Malformed)?;
-    let qos = read_qos(input)?;
-    let flags = input.u8()?;
-    let identifier = input.u32()?;
-    Ok(SubscriptionRow {
-        session,
-        filter,
-        qos,
-        no_local: flags & NO_LOCAL != 0,
-        retain_as_published: flags & RETAIN_AS_PUBLISHED != 0,
-        identifier: (identifier != 0).then_some(identifier),
-    })
-}
-
-fn read_qos(input: &mut Input) -> Result<Qos, EncodingError> {
-    Qos::from_level(input.u8()?).ok_or(EncodingError::Malformed)
+    row.message = publication.id.number();
+    Ok(MovedDelivery { row, publication })
 }
 
 #[cfg(test)]
 mod tests {
-    use gatepost_message::{Publication, Topic};
+    use gatepost_message::{Publication, Qos, Topic, TopicFilter};
+    use gatepost_store::{DeliveryRow, SubscriptionRow};
     use proptest::prelude::*;
 
     use super::*;

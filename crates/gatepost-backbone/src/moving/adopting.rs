@@ -12,7 +12,7 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::Stream;
 use futures_util::StreamExt as _;
-use gatepost_broker::{ClaimError, LoggedPublication, SessionAdoption};
+use gatepost_broker::{ClaimError, LoggedPublication, SessionAbsence, SessionAdoption};
 use gatepost_store::{StoreChange, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -37,6 +37,8 @@ pub(super) struct AdoptionRequest {
     pub(super) claim: u64,
     /// Changes of the same commit.
     pub(super) changes: Vec<StoreChange>,
+    /// `None` if the client is about to connect.
+    pub(super) absence: Option<SessionAbsence>,
     pub(super) deadline: Instant,
     pub(super) reply: oneshot::Sender<Result<(), ClaimError>>,
 }
@@ -172,6 +174,7 @@ impl MoveContext {
             transfer,
             claim,
             mut changes,
+            absence,
             reply,
             ..
         } = request;
@@ -200,6 +203,7 @@ impl MoveContext {
             session,
             missed,
             changes,
+            absence,
         });
         let context = self.clone();
         // The end of the connection does not end this wait: the session is here until its commit

@@ -25,9 +25,30 @@ const REPEAT_AFTER: Duration = Duration::from_millis(10);
 const REMOVE_ATTEMPTS: usize = 3;
 
 /// The mark of a claim that is being made, until it is dropped.
-struct ClaimMark<'a> {
+pub(super) struct ClaimMark<'a> {
     shared: &'a Shared,
     id: SessionId,
+}
+
+impl<'a> ClaimMark<'a> {
+    /// Waits until no other claim of the session is being made here.
+    pub(super) async fn begin(shared: &'a Shared, id: SessionId) -> Self {
+        loop {
+            let freed = shared.moves.freed.notified();
+            let is_first = {
+                let mut claiming = shared.moves.claiming.lock();
+                let is_first = !claiming.contains_key(&id);
+                if is_first {
+                    claiming.insert(id, None);
+                }
+                is_first
+            };
+            if is_first {
+                return Self { shared, id };
+            }
+            freed.await;
+        }
+    }
 }
 
 impl Drop for ClaimMark<'_> {
@@ -97,8 +118,8 @@ struct SessionClaim<'a> {
 
 impl SessionClaim<'_> {
     async fn make(&self, purpose: SessionUse) -> Result<(), ClaimEnd> {
-        let mark = self.begin().await;
-        let shared = mark.shared;
+        let shared = &*self.context.shared;
+        let _mark = ClaimMark::begin(shared, self.id).await;
         // An earlier claim of the same client may have brought the session.
         let is_here = purpose != SessionUse::Replace
             && self.context.broker.has_persistent_session(&self.name);
@@ -135,29 +156,6 @@ impl SessionClaim<'_> {
         Ok(())
     }
 
-    /// Waits until no other claim of the session is being made here.
-    async fn begin(&self) -> ClaimMark<'_> {
-        let shared = &*self.context.shared;
-        loop {
-            let freed = shared.moves.freed.notified();
-            let is_first = {
-                let mut claiming = shared.moves.claiming.lock();
-                let is_first = !claiming.contains_key(&self.id);
-                if is_first {
-                    claiming.insert(self.id, None);
-                }
-                is_first
-            };
-            if is_first {
-                return ClaimMark {
-                    shared,
-                    id: self.id,
-                };
-            }
-            freed.await;
-        }
-    }
-
     /// Writes the claim into the directory; returns it with the revision of the key.
     async fn write(&self, purpose: SessionUse) -> Result<(Ownership, u64), ClaimEnd> {
         let (directory, node) = (&self.context.directory, self.context.shared.node);
@@ -180,7 +178,7 @@ impl SessionClaim<'_> {
             let takes_content = purpose != SessionUse::Replace;
             let claimed = found.claimed_by(node, takes_content);
             // A claim that cannot succeed now would only add to what a later one has to ask.
-            if let Some(absent) = self.absent_owner(&claimed) {
+            if let Some(absent) = self.absent_owner(&found, &claimed) {
                 return Err(ClaimError::OwnerAbsent(absent).into());
             }
             if let Some(revision) = directory.update(self.id, &claimed, revision).await? {
@@ -190,12 +188,18 @@ impl SessionClaim<'_> {
     }
 
     /// An earlier owner that is not running.
-    fn absent_owner(&self, ownership: &Ownership) -> Option<u8> {
+    fn absent_owner(&self, found: &Ownership, claimed: &Ownership) -> Option<u8> {
         let shared = &self.context.shared;
+        let is_of_earlier_epoch = shared.moves.has_earlier_epoch()
+            && found.claim_of(shared.node).is_some()
+            && shared.moves.own_claim(self.id).is_none();
+        if is_of_earlier_epoch {
+            return Some(shared.node);
+        }
         let alive = shared.known_nodes.alive();
         let is_absent =
             |node: u8| node != shared.node && !alive.iter().any(|record| record.node == node);
-        let mut sources = ownership.sources.iter().map(|(node, _)| *node);
+        let mut sources = claimed.sources.iter().map(|(node, _)| *node);
         sources.find(|&node| is_absent(node))
     }
 
@@ -282,6 +286,7 @@ impl SessionClaim<'_> {
             transfer,
             claim: ownership.claim,
             changes,
+            absence: None,
             deadline: self.deadline,
             reply,
         };
@@ -298,10 +303,7 @@ impl SessionClaim<'_> {
         if ownership.sources.is_empty() {
             return;
         }
-        let cleared = Ownership {
-            sources: Vec::new(),
-            ..ownership.clone()
-        };
+        let cleared = ownership.without_sources();
         let updated = self
             .context
             .directory

@@ -3,18 +3,25 @@
 //! - `claiming.rs`: the node that the client has connected to;
 //! - `adopting.rs`: there, the sessions that join, and what they have missed of the log;
 //! - `releasing.rs`: the earlier owner;
-//! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys.
+//! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys;
+//! - `failed_nodes.rs`, `node_replica.rs`, `taking_over.rs`, `log_kept.rs`: the sessions of nodes
+//!   that have failed.
 
 mod adopting;
 mod claiming;
+mod failed_nodes;
+mod log_kept;
+mod node_replica;
 mod reconciling;
 mod releasing;
+mod taking_over;
 
 use std::sync::Arc;
 
 use async_nats::Client;
 use async_nats::jetstream::stream::Stream;
-use gatepost_broker::Broker;
+use async_nats::jetstream::{Context, kv};
+use gatepost_broker::{Broker, OwnerRights};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -22,6 +29,7 @@ use crate::error::BackboneError;
 use crate::moves::MoveQueues;
 use crate::moves::directory::Directory;
 use crate::shared::Shared;
+use failed_nodes::AbandonedStreams;
 
 /// Claims that are made at once.
 const CLAIMS_MAX: usize = 1_024;
@@ -38,6 +46,21 @@ pub(crate) struct MoveContext {
     /// The streams of the log, by partition.
     log: Arc<Vec<Stream>>,
     adoptions: mpsc::Sender<adopting::AdoptionRequest>,
+    engine: Context,
+    /// The bucket of nodes.
+    nodes: kv::Store,
+    rights: Arc<dyn OwnerRights>,
+}
+
+/// The parts of the engine that moves use.
+pub(crate) struct MoveEngine {
+    pub(crate) client: Client,
+    pub(crate) context: Context,
+    pub(crate) directory: Directory,
+    /// The streams of the log, by partition.
+    pub(crate) log: Vec<Stream>,
+    /// The bucket of nodes.
+    pub(crate) nodes: kv::Store,
 }
 
 /// The queues of a connection, which are left to the next one.
@@ -56,10 +79,10 @@ impl Drop for UsedQueues {
 pub(crate) async fn run(
     shared: Arc<Shared>,
     broker: Broker,
-    client: Client,
-    directory: Directory,
-    log: Vec<Stream>,
+    rights: Arc<dyn OwnerRights>,
+    engine: MoveEngine,
 ) -> BackboneError {
+    let client = engine.client;
     let subjects = &shared.subjects;
     let questions = client
         .subscribe(subjects.session_questions(shared.node))
@@ -76,10 +99,17 @@ pub(crate) async fn run(
         shared: shared.clone(),
         broker,
         client,
-        directory,
-        log: Arc::new(log),
+        directory: engine.directory,
+        log: Arc::new(engine.log),
         adoptions,
+        engine: engine.context,
+        nodes: engine.nodes,
+        rights,
     };
+    let mut abandoned = AbandonedStreams::default();
+    if let Err(error) = abandoned.update(&context).await {
+        return error;
+    }
     if let Err(error) = reconciling::reconcile(&context).await {
         return error;
     }
@@ -90,6 +120,7 @@ pub(crate) async fn run(
         error = adopting::run(context.clone(), waiting) => error,
         error = releasing::run(context.clone(), questions) => error,
         error = releasing::follow_replacements(&context, replaced) => error,
+        error = failed_nodes::run(context.clone(), abandoned) => error,
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
     }
     for (id, (ownership, revision)) in &keys {
         let is_over = ownership.owner == node && ownership.sources.is_empty();
+        // The key of a session of an earlier epoch is left to the node that adopts it.
+        let is_over = is_over && !context.shared.moves.has_earlier_epoch();
         if is_over && !own.contains_key(id) {
             context.directory.remove(*id, *revision).await;
         }
@@ -55,10 +57,7 @@ async fn confirm(
     let node = context.shared.node;
     if ownership.owner == node && !ownership.sources.is_empty() {
         // The session was stored here, and this server stopped before it said so.
-        let cleared = Ownership {
-            sources: Vec::new(),
-            ..ownership.clone()
-        };
+        let cleared = ownership.without_sources();
         context.directory.update(id, &cleared, revision).await?;
     }
     Ok(ownership.claim_of(node))

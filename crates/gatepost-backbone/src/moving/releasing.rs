@@ -89,6 +89,13 @@ impl MoveContext {
                 return SessionAnswer::Piece(piece).into();
             }
             Ok(None) if index > 0 => return SessionAnswer::Absent.into(),
+            Ok(None)
+                if shared.moves.has_earlier_epoch()
+                    && shared.moves.own_claim(id) != Some(wanted) =>
+            {
+                // A node that adopts the earlier epoch may find it.
+                return SessionAnswer::Busy.into();
+            }
             Ok(None) => {}
             Err(_) => return SessionAnswer::Busy.into(),
         }

@@ -3,6 +3,7 @@
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use gatepost_message::{Publication, Qos, TopicFilter};
 use gatepost_store::{
@@ -12,7 +13,9 @@ use gatepost_store::{
 use super::SessionTable;
 use crate::acknowledged::{AcknowledgedDeliveries, Delivery, DeliveryPhase};
 use crate::filter::{DeliveryOptions, RequestedFilter, RetainHandling, SubscribeOptions};
-use crate::moved_session::{MovedDelivery, MovedSession, SessionAdoption, SessionRelease};
+use crate::moved_session::{
+    MovedDelivery, MovedSession, SessionAbsence, SessionAdoption, SessionRelease,
+};
 use crate::persistence::{Audience, ChangeBatch, CommitStatus};
 use crate::session::{DeferredEffects, Session, SessionState};
 use crate::session_name::SessionName;
@@ -158,12 +161,16 @@ impl SessionTable {
             session: moved,
             missed,
             changes,
+            absence,
         } = adoption;
         let session = Arc::new(self.adopted(&moved));
         let mut batch = ChangeBatch::default();
         batch.changes = changes;
         batch.audience = Audience::Persistent;
         fill(&session, &moved, &mut batch);
+        if let Some(absence) = absence {
+            self.await_client(&session, absence, &mut batch);
+        }
         let requested = requested_filters(&moved);
         for logged in &missed {
             let is_own = logged.session == Some(moved.number);
@@ -211,6 +218,30 @@ impl SessionTable {
         state.make_persistent(moved.number);
         drop(state);
         session
+    }
+
+    /// Lets the session wait for its client, from the end of the client's connection on.
+    fn await_client(&self, session: &Session, absence: SessionAbsence, batch: &mut ChangeBatch) {
+        let now = self.shared.clock.now();
+        let age = absence.ended.and_then(|ended| {
+            let time = self.shared.store.as_ref()?.time_for_ages();
+            time.duration_since(ended).ok()
+        });
+        let age = age.unwrap_or_default();
+        let mut state = session.lock();
+        state.expires = now.checked_add(state.expiry.saturating_sub(age));
+        state.authorization = Some(absence.authorization);
+        let Some(will) = absence.will else {
+            return;
+        };
+        let stored = batch.stored(&Arc::new(will.publication.clone()));
+        stored.add_reference();
+        let due = will.delay.min(state.expiry).saturating_sub(age);
+        state.will_due = Some(now + due.min(Duration::from_secs(u32::MAX.into())));
+        state.will = Some(Box::new(will));
+        if let Some(persistent) = state.persistent_mut() {
+            persistent.will = Some(stored);
+        }
     }
 
     fn subscribe_adopted(

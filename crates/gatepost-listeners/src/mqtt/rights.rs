@@ -25,7 +25,8 @@ pub(super) fn authorization(identity: &Identity) -> Arc<dyn Authorization> {
     Arc::new(IdentityRights(identity.clone()))
 }
 
-/// The rights of users whose clients are not connected, for the broker's start.
+/// The rights of users whose clients are not connected, for the broker.
+#[derive(Clone)]
 pub struct UsersRights(pub Users);
 
 impl OwnerRights for UsersRights {

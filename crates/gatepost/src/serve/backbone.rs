@@ -1,5 +1,7 @@
 //! The broker, as one of several nodes where the config has a cluster.
 
+use std::sync::Arc;
+
 use gatepost_backbone::{Backbone, EngineFindingKind, RunningBackbone};
 use gatepost_broker::Broker;
 use gatepost_listeners::mqtt::UsersRights;
@@ -29,7 +31,9 @@ pub(super) async fn open_broker(
     let Some(backbone) = backbone else {
         return Ok((broker, None));
     };
-    let mut running = backbone.start(&broker).map_err(StartError::Threads)?;
+    let mut running = backbone
+        .start(&broker, Arc::new(rights.clone()))
+        .map_err(StartError::Threads)?;
     if let Err(error) = running.joined().await {
         running.stop().await;
         return Err(error.into());

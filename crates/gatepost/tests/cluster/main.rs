@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod adoption;
 #[path = "../crash/clients.rs"]
 mod clients;
 mod faults;

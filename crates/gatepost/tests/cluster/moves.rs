@@ -54,7 +54,7 @@ fn a_session_follows_its_client_with_what_it_has_missed() {
 }
 
 /// A client that continues its session without a SUBSCRIBE.
-fn resumed(gateway: &Gateway, id: &str) -> Client {
+pub(crate) fn resumed(gateway: &Gateway, id: &str) -> Client {
     let script = format!(
         "import paho.mqtt.client as mqtt\n\
          from paho.mqtt.properties import Properties\n\
@@ -261,7 +261,7 @@ fn an_exactly_once_publication_that_moves_is_published_once() {
 }
 
 /// The next packet.
-fn next(connection: &mut Connection) -> Packet {
+pub(crate) fn next(connection: &mut Connection) -> Packet {
     connection.flush().expect("sent");
     await_some("a packet arrives", || {
         connection.receive().expect("connected")

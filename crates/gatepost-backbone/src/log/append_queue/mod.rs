@@ -11,7 +11,7 @@
 //!   of the publication: a later run of the server sends it under the same one.
 //! - Publications that an earlier run kept precede all others.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -156,6 +156,8 @@ struct QueueState {
     /// The publications that an earlier run kept and that were not found in the log, while it is
     /// being read.
     earlier: Option<BTreeMap<MessageId, LoggedPublication>>,
+    /// Publications of failed nodes that may be in the log already, as an entry of their node.
+    adopted: HashSet<MessageId>,
 }
 
 /// The queue of one partition.
@@ -200,8 +202,45 @@ impl AppendQueue {
 
     /// A publication that is kept was read back from the log.
     pub(crate) fn found_in_log(&self, id: MessageId) {
-        if let Some(earlier) = &mut self.state.lock().earlier {
+        let mut state = self.state.lock();
+        state.adopted.remove(&id);
+        if let Some(earlier) = &mut state.earlier {
             earlier.remove(&id);
+        }
+    }
+
+    /// Records publications of a failed node that this node keeps from now on.
+    pub(crate) fn adopt(&self, ids: impl IntoIterator<Item = MessageId>) {
+        self.state.lock().adopted.extend(ids);
+    }
+
+    /// Whether a publication in an entry of another node is one of a failed node.
+    pub(crate) fn is_adopted(&self, id: MessageId) -> bool {
+        self.state.lock().adopted.contains(&id)
+    }
+
+    /// Another node has adopted the publications that are kept in the database. Their senders get
+    /// no answer here.
+    pub(crate) fn abandon_kept(&self) {
+        const CAUSE: &str = "another node has adopted the sessions of this one";
+        let mut state = self.state.lock();
+        state.earlier = None;
+        state.adopted.clear();
+        state.entries.retain(|entry| {
+            if entry.kept.is_some() {
+                entry.settle(&Err(unstored(CAUSE)), &self.bounds);
+            }
+            entry.kept.is_none()
+        });
+        let waiting = std::mem::take(&mut state.waiting);
+        for append in waiting {
+            if append.deadline.is_some() {
+                state.waiting.push_back(append);
+                continue;
+            }
+            let count = append.publications.len();
+            append.pending.settle(count, Err(unstored(CAUSE)));
+            self.bounds.remove(count, append.bytes());
         }
     }
 

@@ -1,0 +1,164 @@
+//! Nodes that have failed: their streams are found, and one of the living nodes adopts the sessions
+//! of each.
+//!
+//! A stream is abandoned when its node has had no key for [`BackboneSettings::adopt_after`], as
+//! seen by this node, or when its node has begun a later epoch. A key of the bucket of nodes, which
+//! expires, decides which node adopts it. If that node fails as well, another one begins again:
+//! each step may be repeated.
+//!
+//! [`BackboneSettings::adopt_after`]: crate::BackboneSettings::adopt_after
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::kv::CreateErrorKind;
+
+use super::{MoveContext, taking_over};
+use crate::error::BackboneError;
+use crate::membership::{NodeRecord, RENEW_EVERY};
+use crate::node_stream::NodeStreamId;
+use crate::node_stream::message::MessageKind;
+use crate::node_streams;
+
+/// The interval at which the streams of nodes are listed.
+const LIST_EVERY: Duration = Duration::from_secs(2);
+
+/// The streams that no living node writes.
+#[derive(Default)]
+pub(super) struct AbandonedStreams {
+    /// Since when each is abandoned, as seen by this node.
+    since: HashMap<NodeStreamId, Instant>,
+    /// Streams whose sessions were adopted.
+    emptied: HashSet<NodeStreamId>,
+}
+
+impl AbandonedStreams {
+    /// Compares the streams with the nodes that are alive.
+    pub(super) async fn update(&mut self, context: &MoveContext) -> Result<(), BackboneError> {
+        let shared = &context.shared;
+        let all = node_streams::list(&context.engine, &shared.subjects).await?;
+        let alive = shared.known_nodes.alive();
+        let mut written: HashSet<NodeStreamId> = alive.iter().map(NodeRecord::stream_id).collect();
+        written.insert(shared.stream_id());
+        let mut since = HashMap::new();
+        for id in all.into_iter().filter(|id| !written.contains(id)) {
+            if !self.emptied.contains(&id) && context.is_emptied(id).await? {
+                self.emptied.insert(id);
+            }
+            if !self.emptied.contains(&id) {
+                let first_seen = self.since.get(&id).copied();
+                since.insert(id, first_seen.unwrap_or_else(Instant::now));
+            } else if id.node == shared.node {
+                // Its fence was for this node, which has begun another epoch.
+                context.delete_stream(id).await;
+            }
+        }
+        self.since = since;
+        let has_own = self.since.keys().any(|id| id.node == shared.node);
+        shared.moves.set_earlier_epoch(has_own);
+        Ok(())
+    }
+
+    /// The streams that are due, the later epochs of a node first. An earlier epoch waits until the
+    /// later ones of its node are adopted.
+    fn due(&self, adopt_after: Duration) -> Option<NodeStreamId> {
+        let is_due = |since: &Instant| since.elapsed() >= adopt_after;
+        let due = self.since.iter().filter(|(_, since)| is_due(since));
+        due.map(|(id, _)| *id)
+            .filter(|id| !self.has_later(*id))
+            .min()
+    }
+
+    fn has_later(&self, id: NodeStreamId) -> bool {
+        let mut others = self.since.keys();
+        others.any(|other| other.node == id.node && other.epoch > id.epoch)
+    }
+
+    /// Whether this is the only abandoned stream of its node.
+    fn is_only(&self, id: NodeStreamId) -> bool {
+        let of_node = self.since.keys().filter(|other| other.node == id.node);
+        of_node.count() == 1
+    }
+}
+
+/// Adopts the sessions of failed nodes for as long as the connection lasts.
+pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> BackboneError {
+    let adopt_after = context.shared.settings.adopt_after.duration();
+    loop {
+        tokio::time::sleep(LIST_EVERY.min(adopt_after)).await;
+        if let Err(error) = streams.update(&context).await {
+            tracing::debug!(target: "backbone", %error, "the nodes' streams are not listed");
+            continue;
+        }
+        while let Some(id) = streams.due(adopt_after) {
+            match Box::pin(context.adopt_node(id, streams.is_only(id))).await {
+                Ok(true) => {
+                    streams.since.remove(&id);
+                }
+                // Another node adopts them.
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(target: "backbone", node = id.node, %error,
+                        "the sessions of a failed node are not adopted yet");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl MoveContext {
+    /// Whether a stream has nothing but a fence.
+    async fn is_emptied(&self, id: NodeStreamId) -> Result<bool, BackboneError> {
+        let subjects = &self.shared.subjects;
+        let Some(stream) = node_streams::find(&self.engine, &subjects.node_stream_name(id)).await?
+        else {
+            return Ok(true);
+        };
+        if stream.cached_info().state.messages > 1 {
+            return Ok(false);
+        }
+        let last = node_streams::last_message(&stream, &subjects.node_stream(id)).await?;
+        Ok(last.is_some_and(|(_, last)| last.kind == MessageKind::Fence))
+    }
+
+    async fn delete_stream(&self, id: NodeStreamId) {
+        let deleted = self
+            .engine
+            .delete_stream(self.shared.subjects.node_stream_name(id))
+            .await;
+        if let Err(error) = deleted {
+            tracing::debug!(target: "backbone", %error, "an empty stream stays");
+        }
+    }
+
+    /// Adopts the sessions of a stream, unless another node does. `is_only` says that its node has
+    /// no earlier one.
+    async fn adopt_node(&self, id: NodeStreamId, is_only: bool) -> Result<bool, BackboneError> {
+        let key = format!("adopting.{}.{:x}", id.node, id.epoch);
+        let value = bytes::Bytes::from(self.shared.node.to_string());
+        let revision = match self.nodes.create(&key, value.clone()).await {
+            Ok(revision) => revision,
+            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(BackboneError::request("claiming a node's stream", error)),
+        };
+        let renewed = async {
+            let mut revision = revision;
+            loop {
+                tokio::time::sleep(RENEW_EVERY).await;
+                match self.nodes.update(&key, value.clone(), revision).await {
+                    Ok(next) => revision = next,
+                    Err(error) => {
+                        return BackboneError::request("renewing the claim to a stream", error);
+                    }
+                }
+            }
+        };
+        let adopted = tokio::select! {
+            adopted = taking_over::take_over(self, id, is_only) => adopted,
+            error = renewed => Err(error),
+        };
+        let _ = self.nodes.delete(&key).await;
+        adopted.map(|()| true)
+    }
+}

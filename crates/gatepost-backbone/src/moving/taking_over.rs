@@ -1,0 +1,377 @@
+//! The sessions of a failed node are taken over by this one.
+//!
+//! Each session gets this node in its key of the directory, and is stored here like one that moves.
+//! The content that the failed node kept for others goes into the records of this node. What the
+//! failed node had not yet got into the log is appended by this one, under the same message ids.
+//!
+//! The stream of the failed node stays until all of it is stored here, so each step may be
+//! repeated, by any node.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use gatepost_broker::{ClaimError, SessionAbsence, SessionWill};
+use gatepost_store::StoreChange;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::adopting::AdoptionRequest;
+use super::claiming::ClaimMark;
+use super::{MoveContext, node_replica};
+use crate::error::BackboneError;
+use crate::log::position::LogPosition;
+use crate::moves::directory::{Ownership, SessionId};
+use crate::moves::transfer::SessionTransfer;
+use crate::node_stream::NodeStreamId;
+use crate::node_stream::replica::{Replica, ReplicaSession};
+use crate::node_streams;
+
+/// Sessions that are taken over at once.
+const SESSIONS_MAX: usize = 256;
+/// The longest time for one session.
+const SESSION_TIME_MAX: Duration = Duration::from_mins(1);
+/// Attempts to write a key that other nodes change.
+const KEY_ATTEMPTS: usize = 20;
+
+/// Takes over everything in a stream, and empties it. `is_only` says that its node has no earlier
+/// stream with sessions.
+pub(super) async fn take_over(
+    context: &MoveContext,
+    stream_id: NodeStreamId,
+    is_only: bool,
+) -> Result<(), BackboneError> {
+    let began = Instant::now();
+    let name = context.shared.subjects.node_stream_name(stream_id);
+    let Some(stream) = node_streams::find(&context.engine, &name).await? else {
+        return Ok(());
+    };
+    let fence = node_replica::fence(context, &stream, stream_id).await?;
+    let replica = node_replica::read(&stream, fence).await?;
+    let content = TakeOver::new(context, stream_id, is_only, replica);
+    let sessions = Box::pin(content.run()).await?;
+    let purged = stream.purge().sequence(fence).await;
+    purged.map_err(|error| BackboneError::request("emptying a failed node's stream", error))?;
+    tracing::warn!(target: "backbone", node = stream_id.node, sessions,
+        milliseconds = began.elapsed().as_millis() as u64,
+        "the sessions of a failed node are here now");
+    Ok(())
+}
+
+/// The content of a failed node.
+struct TakeOver {
+    context: MoveContext,
+    node: u8,
+    epoch: u64,
+    is_only: bool,
+    replica: Replica,
+    positions: Vec<LogPosition>,
+}
+
+/// A key of the directory, and what is to become of it.
+struct KeyedSession {
+    id: SessionId,
+    /// The session as the failed node had it.
+    session: Option<ReplicaSession>,
+    /// The content that the failed node kept for later owners, by claim.
+    released: Vec<(u64, Vec<StoreChange>)>,
+}
+
+impl TakeOver {
+    fn new(
+        context: &MoveContext,
+        stream_id: NodeStreamId,
+        is_only: bool,
+        replica: Replica,
+    ) -> Self {
+        let partitions = context.log.len() as u16;
+        // A node stores its first positions before it delivers anything.
+        let positions = replica.positions(partitions);
+        let positions = positions.or_else(|| context.shared.log.positions());
+        Self {
+            context: context.clone(),
+            node: stream_id.node,
+            epoch: stream_id.epoch,
+            is_only,
+            positions: positions.unwrap_or_default(),
+            replica,
+        }
+    }
+
+    /// Returns the number of sessions that were taken over.
+    async fn run(self) -> Result<usize, BackboneError> {
+        let context = self.context.clone();
+        let mut keys = HashMap::new();
+        let node = self.node;
+        let visit = |id, ownership: Ownership, _| {
+            if ownership.claim_of(node).is_some() {
+                keys.insert(id, ownership);
+            }
+        };
+        context.directory.each(visit).await?;
+        context
+            .log_kept(&self.positions, self.replica.kept())
+            .await?;
+        let Self {
+            node,
+            epoch,
+            is_only,
+            replica,
+            positions,
+            ..
+        } = self;
+        let mut released = HashMap::new();
+        for (id, ownership) in &keys {
+            let of_node = ownership.sources.iter().filter(|(from, _)| *from == node);
+            let content = of_node.map(|(_, claim)| (*claim, replica.released(*id, *claim)));
+            released.insert(*id, content.collect::<Vec<_>>());
+        }
+        let mut sessions = HashMap::new();
+        for session in replica.into_sessions() {
+            sessions.insert(SessionId::of(&session.session.name), session);
+        }
+        let work = Arc::new(SessionWork {
+            context,
+            node,
+            epoch,
+            is_only,
+            positions,
+        });
+        let mut all: Vec<KeyedSession> = keys
+            .into_keys()
+            .map(|id| KeyedSession {
+                id,
+                session: sessions.remove(&id),
+                released: released.remove(&id).unwrap_or_default(),
+            })
+            .collect();
+        // Sessions without a key of the node: they began a moment before it failed, or another
+        // node has a session of this name.
+        all.extend(sessions.into_iter().map(|(id, session)| KeyedSession {
+            id,
+            session: Some(session),
+            released: Vec::new(),
+        }));
+        run_all(&work, all).await
+    }
+}
+
+async fn run_all(
+    work: &Arc<SessionWork>,
+    mut all: Vec<KeyedSession>,
+) -> Result<usize, BackboneError> {
+    let mut tasks = JoinSet::new();
+    let mut taken = 0;
+    loop {
+        while tasks.len() < SESSIONS_MAX
+            && let Some(one) = all.pop()
+        {
+            let work = work.clone();
+            tasks.spawn(async move { work.take(one).await });
+        }
+        match tasks.join_next().await {
+            Some(Ok(is_taken)) => taken += usize::from(is_taken?),
+            Some(Err(error)) => return Err(BackboneError::Lost(error.to_string())),
+            None => return Ok(taken),
+        }
+    }
+}
+
+struct SessionWork {
+    context: MoveContext,
+    node: u8,
+    epoch: u64,
+    is_only: bool,
+    positions: Vec<LogPosition>,
+}
+
+impl SessionWork {
+    /// Takes a session over; returns whether it is here now.
+    async fn take(&self, one: KeyedSession) -> Result<bool, BackboneError> {
+        let _mark = ClaimMark::begin(&self.context.shared, one.id).await;
+        let KeyedSession {
+            id,
+            session,
+            released,
+        } = one;
+        let now = self.context.shared.log.store.time_for_ages();
+        let session = session.filter(|session| !has_expired(session, now));
+        for _ in 0..KEY_ATTEMPTS {
+            let found = self.context.directory.find(id).await?;
+            let Some((ownership, revision)) = found else {
+                return match session {
+                    Some(session) => self.begin(id, session).await,
+                    None => Ok(false),
+                };
+            };
+            let is_of_stream = ownership.owner == self.node && !self.is_later(&ownership);
+            if is_of_stream && session.is_some() {
+                let taken = ownership.taken_over(self.context.shared.node);
+                let Some(revision) = self.context.directory.update(id, &taken, revision).await?
+                else {
+                    continue;
+                };
+                let Some(session) = session else {
+                    return Ok(false);
+                };
+                self.store(id, session, &taken).await?;
+                let cleared = taken.without_sources();
+                self.context
+                    .directory
+                    .update(id, &cleared, revision)
+                    .await?;
+                return Ok(true);
+            }
+            let is_done = self
+                .keep_for_others(id, &ownership, revision, session.as_ref(), &released)
+                .await?;
+            if is_done {
+                return Ok(false);
+            }
+        }
+        Err(BackboneError::Lost(
+            "a key of the directory is changed all the time".to_owned(),
+        ))
+    }
+
+    /// Begins a session that has no key.
+    async fn begin(&self, id: SessionId, session: ReplicaSession) -> Result<bool, BackboneError> {
+        let first = Ownership::first(self.context.shared.node);
+        if self.context.directory.create(id, &first).await?.is_none() {
+            return Ok(false); // Another node has begun one meanwhile.
+        }
+        self.store(id, session, &first).await?;
+        Ok(true)
+    }
+
+    /// Stores a session here.
+    async fn store(
+        &self,
+        id: SessionId,
+        session: ReplicaSession,
+        ownership: &Ownership,
+    ) -> Result<(), BackboneError> {
+        let ReplicaSession {
+            session,
+            ended,
+            will,
+        } = session;
+        debug_assert_eq!(id, SessionId::of(&session.name));
+        let (user, client) = (session.name.user.as_deref(), &session.name.client_id);
+        let authorization = self.context.rights.of_owner(user, client);
+        let will = will.map(|(publication, delay)| SessionWill {
+            publication: Arc::unwrap_or_clone(publication),
+            delay,
+        });
+        let (reply, stored) = oneshot::channel();
+        let request = AdoptionRequest {
+            transfer: SessionTransfer {
+                session,
+                positions: self.positions.clone(),
+            },
+            claim: ownership.claim,
+            changes: Vec::new(),
+            absence: Some(SessionAbsence {
+                ended,
+                will,
+                authorization,
+            }),
+            deadline: Instant::now() + SESSION_TIME_MAX,
+            reply,
+        };
+        let lost = || BackboneError::Lost("sessions are not adopted".to_owned());
+        let sent = self.context.adoptions.send(request).await;
+        sent.map_err(|_| lost())?;
+        let stored = stored.await.map_err(|_| lost())?;
+        stored.map_err(|error: ClaimError| BackboneError::request("storing a session", error))
+    }
+
+    /// Handles a key under which this node does not get the session: content that the failed node
+    /// kept for a later owner is kept here. Returns whether the key was written, or stays.
+    async fn keep_for_others(
+        &self,
+        id: SessionId,
+        ownership: &Ownership,
+        revision: u64,
+        session: Option<&ReplicaSession>,
+        released: &[(u64, Vec<StoreChange>)],
+    ) -> Result<bool, BackboneError> {
+        let own = self.context.shared.node;
+        let mut next = ownership.clone();
+        let mut kept = Vec::new();
+        next.sources.retain_mut(|(node, claim)| {
+            if *node != self.node {
+                return true;
+            }
+            let content = self.content(id, *claim, session, released);
+            if content.is_empty() {
+                // An earlier stream of the node may have it.
+                return !self.is_only;
+            }
+            kept.extend(content);
+            *node = own;
+            true
+        });
+        let is_of_node = ownership.owner == self.node && self.is_only && !self.is_later(ownership);
+        if is_of_node && next.sources.is_empty() {
+            self.context.directory.remove(id, revision).await;
+            return Ok(true);
+        }
+        if is_of_node {
+            next = Ownership {
+                claim: next.claim + 1,
+                owner: own,
+                sources: next.sources,
+            };
+        }
+        if next == *ownership {
+            return Ok(true);
+        }
+        if !kept.is_empty() {
+            let failed = |error| BackboneError::request("keeping a session for its owner", error);
+            let stored = self.context.shared.log.store.submit(kept);
+            stored.map_err(failed)?.committed().await.map_err(failed)?;
+        }
+        let updated = self.context.directory.update(id, &next, revision).await?;
+        Ok(updated.is_some())
+    }
+
+    /// The records that keep the content of the session under a claim of the failed node.
+    fn content(
+        &self,
+        id: SessionId,
+        claim: u64,
+        session: Option<&ReplicaSession>,
+        released: &[(u64, Vec<StoreChange>)],
+    ) -> Vec<StoreChange> {
+        let found = released.iter().find(|(of, _)| *of == claim);
+        if let Some((_, content)) = found.filter(|(_, content)| !content.is_empty()) {
+            return content.clone();
+        }
+        let Some(session) = session else {
+            return Vec::new();
+        };
+        let transfer = SessionTransfer {
+            session: session.session.clone(),
+            positions: self.positions.clone(),
+        };
+        transfer.put(id, claim)
+    }
+
+    /// Whether the session belongs to a later epoch of the node.
+    fn is_later(&self, ownership: &Ownership) -> bool {
+        let shared = &self.context.shared;
+        let alive = shared.known_nodes.alive();
+        let records = alive.iter().filter(|record| record.node == self.node);
+        let own = (self.node == shared.node).then(|| shared.epoch());
+        let mut later = records.map(|record| record.epoch).chain(own);
+        later.any(|epoch| epoch > self.epoch && ownership.claim >= epoch)
+    }
+}
+
+fn has_expired(session: &ReplicaSession, now: SystemTime) -> bool {
+    let age = session
+        .ended
+        .and_then(|ended| now.duration_since(ended).ok());
+    age.is_some_and(|age| age >= session.session.expiry)
+}

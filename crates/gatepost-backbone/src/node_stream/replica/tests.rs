@@ -1,0 +1,220 @@
+//! Tests of the replica, against the database that it copies.
+
+use gatepost_message::{Qos, Topic};
+use gatepost_store::{Store, StoreError, WillRow};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::node_stream::change::tests::{changes, copied};
+
+/// The changes with keys that are never used twice, as the broker gives them.
+fn with_unique_keys(changes: Vec<StoreChange>) -> Vec<StoreChange> {
+    let (mut sequence, mut message) = (0, 0);
+    let mut keys = HashSet::new();
+    let mut unique = Vec::new();
+    for mut change in changes {
+        match &mut change {
+            StoreChange::Session(SessionChange::Enqueue(row)) => {
+                sequence += 1;
+                row.sequence = sequence;
+            }
+            StoreChange::Session(SessionChange::Message { number, .. }) => {
+                message += 1;
+                *number = message;
+            }
+            StoreChange::PutRecord { key, .. } => {
+                keys.insert(key.clone());
+            }
+            StoreChange::AddRecord { key, .. } if !keys.insert(key.clone()) => continue,
+            _ => {}
+        }
+        unique.push(change);
+    }
+    unique
+}
+
+/// All rows of a database, read and applied as if a stream began with them.
+fn read(store: &Store) -> Result<Replica, StoreError> {
+    let mut replica = Replica::default();
+    let mut rows = Vec::new();
+    store.each_session(|row| rows.push(SessionChange::Put(Box::new(row))))?;
+    store.each_subscription(|row| rows.push(SessionChange::Subscribe(Box::new(row))))?;
+    store.each_message(|(number, publication)| {
+        let publication = Arc::new(publication);
+        rows.push(SessionChange::Message {
+            number,
+            publication,
+        });
+    })?;
+    store.each_delivery(|row| rows.push(SessionChange::Enqueue(Box::new(row))))?;
+    store.each_received(|(session, packet)| {
+        rows.push(SessionChange::Receive { session, packet });
+    })?;
+    for change in rows {
+        replica.apply(StoreChange::Session(change));
+    }
+    for space in [POSITION_SPACE, KEPT_SPACE, RELEASED_SPACE] {
+        store.each_record(space, b"", |key, value| {
+            replica.apply(StoreChange::PutRecord { space, key, value });
+        })?;
+    }
+    Ok(replica)
+}
+
+/// Submits the changes in groups of different sizes, which are commits of their own.
+async fn stored(changes: &[StoreChange]) -> Store {
+    let store = Store::in_memory().expect("a store");
+    let (mut rest, mut size) = (changes, 1);
+    while !rest.is_empty() {
+        let (group, later) = rest.split_at(size.min(rest.len()));
+        let ticket = store.submit(group.iter().cloned()).expect("accepted");
+        ticket.committed().await.expect("stored");
+        (rest, size) = (later, size % 7 + 2);
+    }
+    store
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_replica_is_equal_to_the_database(all in vec(changes(), 0..80)) {
+        let all = with_unique_keys(all);
+        let store = run(stored(&all));
+        let mut replica = Replica::default();
+        for change in copied(&all) {
+            replica.apply(change);
+        }
+        prop_assert_eq!(&replica, &read(&store).expect("read"));
+        prop_assert_eq!(replica.kept(), kept::read(&store).expect("read"));
+        let positions = (0..3).map(|one| position::read(&store, one).expect("read"));
+        prop_assert_eq!(replica.positions(3), positions.collect::<Option<Vec<_>>>());
+        for (id, claim) in transfer::kept(&store).expect("read") {
+            let prefix = transfer::pieces_prefix(id, claim);
+            let records = store.records(RELEASED_SPACE, &prefix).expect("read");
+            let released = replica.released(id, claim).into_iter().map(|change| match change {
+                StoreChange::PutRecord { key, value, .. } => (key, value),
+                change => panic!("{change:?}"),
+            });
+            prop_assert_eq!(released.collect::<Vec<_>>(), records);
+        }
+        let sorted = replica.into_sessions();
+        prop_assert!(sorted.is_sorted_by_key(|one| one.session.number));
+    }
+}
+
+fn row(number: u64, client: &str) -> SessionRow {
+    SessionRow {
+        number,
+        client: client.to_owned(),
+        user: Some("u".to_owned()),
+        kind: "mqtt".to_owned(),
+        expiry: Duration::from_hours(1),
+        ended: None,
+        sent: None,
+        will: None,
+    }
+}
+
+fn delivery(session: u64, sequence: u64, message: u64) -> SessionChange {
+    SessionChange::Enqueue(Box::new(DeliveryRow {
+        session,
+        sequence,
+        message,
+        qos: Qos::AtLeastOnce,
+        retain: false,
+        released: false,
+        identifiers: Vec::new(),
+    }))
+}
+
+fn replica(changes: impl IntoIterator<Item = SessionChange>) -> Replica {
+    let mut replica = Replica::default();
+    for change in changes {
+        replica.apply(StoreChange::Session(change));
+    }
+    replica
+}
+
+#[test]
+fn sessions_have_their_deliveries_and_wills() {
+    let publication = Arc::new(Publication::new(Topic::new("a").expect("a topic"), "x"));
+    let ended = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
+    let mut disconnected = row(2, "b");
+    (disconnected.ended, disconnected.sent) = (Some(ended), Some(4));
+    disconnected.will = Some(WillRow {
+        message: 7,
+        delay: Duration::from_secs(3),
+    });
+    let found = replica([
+        SessionChange::Put(Box::new(disconnected)),
+        SessionChange::Put(Box::new(row(1, "a"))),
+        SessionChange::Message {
+            number: 7,
+            publication: publication.clone(),
+        },
+        delivery(1, 6, 7),
+        delivery(1, 5, 7),
+        delivery(1, 4, 8),
+        delivery(3, 1, 7),
+    ])
+    .into_sessions();
+    let numbers: Vec<_> = found.iter().map(|one| one.session.number).collect();
+    assert_eq!(numbers, [1, 2]);
+    let (first, second) = (&found[0], &found[1]);
+    let deliveries = first.session.deliveries.iter();
+    let sequences: Vec<_> = deliveries.map(|one| one.row.sequence).collect();
+    assert_eq!(sequences, [5, 6], "the message of the first is missing");
+    assert!(Arc::ptr_eq(
+        &first.session.deliveries[0].publication,
+        &publication
+    ));
+    assert_eq!(
+        (first.session.sent, first.ended, &first.will),
+        (u64::MAX, None, &None)
+    );
+    let will = Some((publication, Duration::from_secs(3)));
+    assert_eq!(
+        (second.session.sent, second.ended, &second.will),
+        (4, Some(ended), &will)
+    );
+}
+
+#[test]
+fn the_later_session_of_a_name_counts() {
+    let mut of_nobody = row(3, "a");
+    of_nobody.user = None;
+    let found = replica([
+        SessionChange::Put(Box::new(row(4, "a"))),
+        SessionChange::Put(Box::new(row(1, "a"))),
+        SessionChange::Put(Box::new(of_nobody)),
+    ])
+    .into_sessions();
+    let found = found.iter().map(|one| one.session.number);
+    assert_eq!(found.collect::<Vec<_>>(), [3, 4]);
+}
+
+#[test]
+fn a_replica_is_empty_when_all_rows_are_removed() {
+    let mut replica = replica([
+        SessionChange::Put(Box::new(row(1, "a"))),
+        delivery(1, 1, 1),
+        SessionChange::End { session: 1 },
+        delivery(1, 2, 1),
+    ]);
+    assert_ne!(replica, Replica::default());
+    let (session, sequence) = (1, 2);
+    replica.apply(StoreChange::Session(SessionChange::Dequeue {
+        session,
+        sequence,
+    }));
+    assert_eq!(replica, Replica::default());
+    assert_eq!(replica.positions(1), None);
+    assert!(replica.released(SessionId([0; 16]), 0).is_empty());
+}

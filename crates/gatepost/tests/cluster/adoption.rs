@@ -1,0 +1,217 @@
+//! The sessions of a node that fails are adopted by another node.
+
+use super::log::{kept_session, messages};
+use super::moves::{next, resumed};
+use super::nats::{self, Nats};
+use super::support::{Gateway, await_some, run, text_of};
+use super::wire::{Connection, Packet, Publish, Version};
+use super::{PLAIN, await_joined, metric, publish};
+
+/// The settings of a node whose sessions are adopted soon.
+fn settings(nats: &Nats, number: u8) -> String {
+    format!(
+        "{}backbone.adopt_after = \"500ms\"\n{PLAIN}",
+        nats.settings(number)
+    )
+}
+
+/// Two nodes; the folder of the first one outlives it.
+fn nodes(nats: &Nats, folder: &tempfile::TempDir) -> (Gateway, Gateway) {
+    let one = Gateway::start_in(folder.path(), &settings(nats, 1));
+    let two = Gateway::start(&settings(nats, 2));
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    (one, two)
+}
+
+fn await_adopted(gateway: &Gateway, count: u64) {
+    await_some("the sessions are adopted", || {
+        let adopted = metric(gateway, "gatepost_backbone_sessions_adopted_total");
+        (adopted >= count).then_some(())
+    });
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn a_session_outlives_its_node() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    let (one, two) = nodes(&nats, &folder);
+    drop(kept_session(&one, "patient", "p/#", &[]));
+    drop(kept_session(&one, "other", "o/#", &[]));
+    let expected = |from: u32, to: u32| -> Vec<String> {
+        let qos = |number: u32| 1 + number % 2;
+        (from..to)
+            .map(|number| format!("p/x n{number} {}", qos(number)))
+            .collect()
+    };
+    let publish_all = |gateway: &Gateway, from: u32, to: u32| {
+        for number in from..to {
+            let qos = (1 + number % 2).to_string();
+            publish(gateway, "p/x", &format!("n{number}"), &["-q", &qos]);
+        }
+    };
+    publish_all(&one, 0, 10);
+    publish_all(&two, 10, 20);
+    one.kill();
+    publish_all(&two, 20, 30);
+    await_adopted(&two, 2);
+    publish_all(&two, 30, 40);
+    let mut client = resumed(&two, "patient");
+    client.await_line("p/x n39 2");
+    let mut arrived = messages(&mut client, "p/x");
+    arrived.sort_by_key(|line| {
+        line.split(' ')
+            .nth(1)
+            .map(|text| text[1..].parse::<u32>().ok())
+    });
+    assert_eq!(arrived, expected(0, 40));
+    // The failed node returns with its old database, and has no sessions any more.
+    let one = Gateway::start_in(folder.path(), &settings(&nats, 1));
+    await_joined(&one, 1);
+    assert!(
+        one.log()
+            .contains("another node has adopted the sessions of this one"),
+        "{}",
+        one.log()
+    );
+    let sessions = text_of(&run("curl", &["-s", &one.url("/admin/sessions")], b""));
+    assert!(!sessions.contains("\"patient\""), "{sessions}");
+    // The session moves back with its client, as from any node.
+    drop(client);
+    publish_all(&two, 40, 50);
+    let mut client = resumed(&one, "patient");
+    client.await_line("p/x n49 2");
+    assert_eq!(messages(&mut client, "p/x").len(), 10);
+    drop(resumed(&one, "other"));
+}
+
+#[test]
+fn exchanges_continue_on_the_adopting_node() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    let (one, two) = nodes(&nats, &folder);
+    let mut all = kept_session(&two, "all", "q/#", &[]);
+    let open = |gateway: &Gateway| {
+        Connection::open(gateway.address("mqtt"), Version::Mqtt311, "careful").expect("accepted")
+    };
+    let (mut connection, _) = open(&one);
+    connection.put_subscribe("r/#");
+    assert_eq!(next(&mut connection), Packet::Suback);
+    publish(&two, "r/a", "first", &["-q", "2"]);
+    publish(&two, "r/b", "second", &["-q", "2"]);
+    let mut ids = Vec::new();
+    while ids.len() < 2 {
+        match next(&mut connection) {
+            Packet::Publish(publish) => ids.push(publish.packet_id),
+            other => panic!("{other:?}"),
+        }
+    }
+    connection.put_ack(0x50, ids[0]);
+    assert_eq!(next(&mut connection), Packet::Pubrel(ids[0]));
+    let publication = Publish {
+        topic: "q/a".to_owned(),
+        payload: "once".to_owned(),
+        qos: 2,
+        dup: false,
+        packet_id: 77,
+    };
+    connection.put_publish(&publication);
+    assert_eq!(next(&mut connection), Packet::Pubrec(77));
+    one.kill();
+    drop(connection);
+    await_adopted(&two, 1);
+    let (mut connection, is_present) = open(&two);
+    assert!(is_present);
+    assert_eq!(next(&mut connection), Packet::Pubrel(ids[0]));
+    match next(&mut connection) {
+        Packet::Publish(again) => {
+            assert_eq!(
+                (again.packet_id, again.dup, &*again.payload),
+                (ids[1], true, "second")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    // The client did not see the PUBREC, and repeats the publication.
+    connection.put_publish(&Publish {
+        dup: true,
+        ..publication
+    });
+    assert_eq!(next(&mut connection), Packet::Pubrec(77));
+    connection.put_ack(0x62, 77);
+    assert_eq!(next(&mut connection), Packet::Pubcomp(77));
+    publish(&two, "q/b", "end", &["-q", "2"]);
+    all.await_line("q/b end 2");
+    assert_eq!(messages(&mut all, "q/a"), ["q/a once 2"]);
+}
+
+#[test]
+fn the_will_of_a_client_of_a_failed_node_is_published_once() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    let (one, two) = nodes(&nats, &folder);
+    let mut observer = kept_session(&two, "observer", "w/#", &[]);
+    let will = |delay: &'static str| {
+        [
+            "--will-topic",
+            "w/x",
+            "--will-payload",
+            delay,
+            "--will-qos",
+            "1",
+            "-D",
+            "will",
+        ]
+        .into_iter()
+        .chain(["will-delay-interval", delay])
+        .collect::<Vec<&str>>()
+    };
+    let _soon = kept_session(&one, "soon", "x/#", &will("1"));
+    let _late = kept_session(&one, "late", "x/#", &will("3600"));
+    one.kill();
+    observer.await_line("w/x 1 1");
+    // A client that returns keeps its delayed will from being published.
+    drop(resumed(&two, "late"));
+    let one = Gateway::start_in(folder.path(), &settings(&nats, 1));
+    await_joined(&one, 1);
+    publish(&one, "w/end", "end", &["-q", "1"]);
+    observer.await_line("w/end end 1");
+    assert_eq!(messages(&mut observer, "w/x"), ["w/x 1 1"]);
+}
+
+#[test]
+fn a_node_that_stood_still_finds_its_sessions_adopted() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    let (one, two) = nodes(&nats, &folder);
+    let mut before = kept_session(&one, "sleeper", "s/#", &[]);
+    publish(&two, "s/a", "n0", &["-q", "2"]);
+    before.await_line("s/a n0 2");
+    one.signal("STOP");
+    await_adopted(&two, 1);
+    let mut after = resumed(&two, "sleeper");
+    publish(&two, "s/a", "n1", &["-q", "2"]);
+    after.await_line("s/a n1 2");
+    one.signal("CONT");
+    // Its connection there ends, and the one to the other node stays.
+    before.await_line("DISCONNECT");
+    await_joined(&one, 1);
+    publish(&one, "s/a", "n2", &["-q", "2"]);
+    after.await_line("s/a n2 2");
+    assert_eq!(messages(&mut before, "s/a"), ["s/a n0 2"]);
+    let mut all: Vec<String> = messages(&mut after, "s/a");
+    all.sort();
+    assert_eq!(all, ["s/a n1 2", "s/a n2 2"]);
+}
