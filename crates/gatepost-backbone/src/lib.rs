@@ -11,6 +11,8 @@
 //! - Retained messages are also sent to a stream that keeps one message for each topic
 //!   (`retained_stream.rs`, `retained.rs`).
 //! - Persistent sessions move to the node that their client connects to (`moves/`, `moving/`).
+//! - Each node copies its sessions into a stream, from which another one adopts them when the node
+//!   fails (`node_stream/`, `node_copying.rs`, `moving/failed_nodes.rs`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
@@ -36,6 +38,7 @@ mod membership;
 mod moves;
 mod moving;
 mod node_copying;
+mod node_epoch;
 mod node_stream;
 mod node_streams;
 mod outgoing;

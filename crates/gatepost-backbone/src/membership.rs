@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BackboneError;
-use crate::node_stream::NodeStreamId;
+use crate::node_epoch::NodeStreamId;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
 

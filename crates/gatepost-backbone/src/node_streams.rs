@@ -1,7 +1,7 @@
 //! The streams of nodes at the engine: their names, their creation, and the last message of each.
 //!
 //! A node's stream has an epoch in its name. A node whose stream was fenced begins a new epoch, and
-//! so a stream that nobody has fenced.
+//! so a stream without a fence.
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::GetStreamErrorKind;
@@ -17,14 +17,14 @@ use crate::encoding::EncodingError;
 use crate::error::BackboneError;
 use crate::log::kept;
 use crate::moves::transfer;
+use crate::node_epoch::{EPOCH_SPACE, NodeStreamId};
 use crate::node_stream::message::{MessageKind, StreamMessage};
-use crate::node_stream::{EPOCH_SPACE, NodeStreamId};
 use crate::shared::Shared;
 use crate::subjects::Subjects;
 
-/// Makes sure that this node's epoch is one that no other node has ended. Without an epoch, or after
-/// another node has adopted the sessions of the last one, a new epoch begins; then the sessions of
-/// the last one end here.
+/// Makes sure that this node's epoch is one that no other node has ended. Without an epoch, or
+/// after another node has adopted the sessions of the last one, a new epoch begins; then the
+/// sessions of the last one end here.
 pub(crate) async fn begin_epoch(
     shared: &Shared,
     context: &Context,
@@ -46,8 +46,8 @@ pub(crate) async fn begin_epoch(
         key: bytes::Bytes::new(),
         value: bytes::Bytes::copy_from_slice(&epoch.to_be_bytes()),
     }]);
-    // Not awaited: the commit may have changes that wait for the stream. Whatever is acknowledged in
-    // this epoch is committed after it.
+    // Not awaited: the commit may have changes that wait for the stream. Whatever is acknowledged
+    // in this epoch is committed after it.
     stored.map_err(|error| BackboneError::request("storing the epoch", error))?;
     shared.set_epoch(epoch);
     Ok(())

@@ -249,21 +249,7 @@ impl ClusterSession {
         let nodes = shared.clone();
         tasks.spawn(async move { membership::watch(bucket, &nodes.known_nodes).await });
         tasks.spawn(self.claim.keep());
-        for (partition, stream) in shared.log.partitions.iter().zip(self.log) {
-            let context = self.context.clone();
-            let partition = partition.clone();
-            tasks.spawn(log_writing::write(
-                shared.clone(),
-                context,
-                partition.clone(),
-            ));
-            tasks.spawn(log_reading::read(
-                shared.clone(),
-                broker.clone(),
-                stream,
-                partition,
-            ));
-        }
+        follow_log(shared, broker, &self.context, self.log, &mut tasks);
         shared.retained.restart();
         let (read, is_read) = watch::channel(false);
         tasks.spawn(retained_stream::read(
@@ -279,6 +265,31 @@ impl ClusterSession {
             is_read,
         ));
         tasks
+    }
+}
+
+/// Starts the tasks that write and read the partitions of the log.
+fn follow_log(
+    shared: &Arc<Shared>,
+    broker: &Broker,
+    context: &Context,
+    streams: Vec<LogStream>,
+    tasks: &mut JoinSet<BackboneError>,
+) {
+    for (partition, stream) in shared.log.partitions.iter().zip(streams) {
+        let context = context.clone();
+        let partition = partition.clone();
+        tasks.spawn(log_writing::write(
+            shared.clone(),
+            context,
+            partition.clone(),
+        ));
+        tasks.spawn(log_reading::read(
+            shared.clone(),
+            broker.clone(),
+            stream,
+            partition,
+        ));
     }
 }
 

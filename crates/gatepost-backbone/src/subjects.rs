@@ -12,7 +12,7 @@ use gatepost_message::{Topic, TopicFilter};
 use sha2::{Digest, Sha256};
 use smallvec::{SmallVec, smallvec};
 
-use crate::node_stream::NodeStreamId;
+use crate::node_epoch::NodeStreamId;
 
 /// The longest subject of a topic, in bytes: a line of the protocol has 4,096 at most.
 const SUBJECT_BYTES_MAX: usize = 2_048;

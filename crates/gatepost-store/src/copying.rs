@@ -1,25 +1,17 @@
 //! Copying of committed changes to another place, such as a stream that other servers read.
 //!
-//! The writer hands over each group of changes after its commit. The tickets of the group are
-//! decided when the copy says so, so a caller that acknowledges after its ticket was committed
+//! The writer passes each group of changes to the copy after its commit. The tickets of the group
+//! are decided when the copy says so, so a caller that acknowledges after its ticket was committed
 //! acknowledges what is in both places.
 //!
-//! Invariants: groups are handed over in the order of their commits; a snapshot that is opened while
-//! a group is handed over has the changes of this group and of all groups before it, and no later
-//! ones.
+//! Invariant: groups are passed on in the order of their commits.
 
 use std::sync::{Arc, OnceLock};
-
-use bytes::Bytes;
-use gatepost_message::Publication;
-use parking_lot::Mutex;
-use rusqlite::Connection;
 
 use crate::folder::DataFolder;
 use crate::group::{CommitGroup, CommitOutcome};
 use crate::queue::CommitQueue;
-use crate::store::Store;
-use crate::{DeliveryRow, SessionRow, StoreChange, StoreError, SubscriptionRow, open};
+use crate::{StoreChange, StoreError};
 
 /// A place to which committed changes are copied.
 pub trait CommitCopy: Send + Sync {
@@ -27,27 +19,14 @@ pub trait CommitCopy: Send + Sync {
     fn copy(&self, commit: CopiedCommit<'_>);
 }
 
-/// A commit that is handed over.
+/// A commit that is to be copied.
 pub struct CopiedCommit<'a> {
     /// The changes, in their order. Some of them may cancel each other.
     pub changes: Vec<StoreChange>,
     /// The decision on the group's tickets.
     pub decision: CommitDecision,
-    /// The source of snapshots.
+    /// The folder of the database; `None` for one in memory.
     pub(crate) folder: Option<&'a DataFolder>,
-}
-
-impl CopiedCommit<'_> {
-    /// The content of the database after this commit.
-    pub fn open_snapshot(&self) -> Result<StoreSnapshot, StoreError> {
-        // Only a database in memory has no folder.
-        let folder = self.folder.ok_or(StoreError::Closed)?;
-        let connection = open::open_reading(folder)?;
-        // The transaction begins with its first query.
-        connection.execute_batch("BEGIN")?;
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        Ok(StoreSnapshot(Store::reading(connection)))
-    }
 }
 
 /// The outcome of a commit that its tickets do not know yet. If it is dropped, they fail.
@@ -88,127 +67,3 @@ impl Drop for CommitDecision {
 
 /// The copy of a store, which may be set after the writer has started.
 pub(crate) type SharedCopy = Arc<OnceLock<Arc<dyn CommitCopy>>>;
-
-/// The content of the database after one commit. Later commits do not change it.
-pub struct StoreSnapshot(Store);
-
-impl StoreSnapshot {
-    /// Visits every stored session.
-    pub fn each_session(&self, visit: impl FnMut(SessionRow)) -> Result<(), StoreError> {
-        self.0.each_session(visit)
-    }
-
-    /// Visits every subscription of stored sessions.
-    pub fn each_subscription(&self, visit: impl FnMut(SubscriptionRow)) -> Result<(), StoreError> {
-        self.0.each_subscription(visit)
-    }
-
-    /// Visits every stored message with its number.
-    pub fn each_message(&self, visit: impl FnMut((u64, Publication))) -> Result<(), StoreError> {
-        self.0.each_message(visit)
-    }
-
-    /// Visits every packet identifier that a client has not released, with its session.
-    pub fn each_received(&self, visit: impl FnMut((u64, u16))) -> Result<(), StoreError> {
-        self.0.each_received(visit)
-    }
-
-    /// Visits every delivery that is not over, of each session in its order.
-    pub fn each_delivery(&self, visit: impl FnMut(DeliveryRow)) -> Result<(), StoreError> {
-        self.0.each_delivery(visit)
-    }
-
-    /// Visits the records of a key space.
-    pub fn each_record(
-        &self,
-        space: &str,
-        visit: impl FnMut(Bytes, Bytes),
-    ) -> Result<(), StoreError> {
-        self.0.each_record(space, b"", visit)
-    }
-}
-
-impl Store {
-    /// Copies all later commits to another place, for as long as the store is open. Only the first
-    /// call has an effect.
-    pub fn copy_commits_to(&self, copy: Arc<dyn CommitCopy>) {
-        let _ = self.inner.copy.set(copy);
-    }
-
-    /// A handle that only reads, from this connection.
-    fn reading(connection: Connection) -> Self {
-        Self::of_reader(Arc::new(Mutex::new(connection)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::StoreSettings;
-
-    /// A copy that keeps the decisions, and opens a snapshot at each commit.
-    #[derive(Default)]
-    struct Recorder {
-        commits: Mutex<Vec<(Vec<StoreChange>, CommitDecision, StoreSnapshot)>>,
-    }
-
-    impl CommitCopy for Recorder {
-        fn copy(&self, commit: CopiedCommit<'_>) {
-            let snapshot = commit.open_snapshot().expect("a snapshot");
-            let CopiedCommit {
-                changes, decision, ..
-            } = commit;
-            self.commits.lock().push((changes, decision, snapshot));
-        }
-    }
-
-    fn record(key: &'static str) -> StoreChange {
-        StoreChange::PutRecord {
-            space: "test",
-            key: Bytes::from_static(key.as_bytes()),
-            value: Bytes::new(),
-        }
-    }
-
-    fn keys(snapshot: &StoreSnapshot) -> Vec<Bytes> {
-        let mut keys = Vec::new();
-        let read = snapshot.each_record("test", |key, _| keys.push(key));
-        read.expect("read");
-        keys
-    }
-
-    #[tokio::test]
-    async fn a_group_is_decided_by_its_copy_and_a_snapshot_ends_with_its_commit() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (store, _) = Store::open(folder.path(), &StoreSettings::default()).expect("a store");
-        let recorder = Arc::new(Recorder::default());
-        store.copy_commits_to(recorder.clone());
-        let mut tickets = Vec::new();
-        for (count, key) in ["a", "b"].into_iter().enumerate() {
-            tickets.push(store.submit([record(key)]).expect("accepted"));
-            while recorder.commits.lock().len() <= count {
-                tokio::task::yield_now().await;
-            }
-        }
-        assert!(tickets.iter().all(|ticket| ticket.outcome().is_none()));
-        let commits = std::mem::take(&mut *recorder.commits.lock());
-        let found: Vec<_> = commits
-            .iter()
-            .map(|(_, _, snapshot)| keys(snapshot))
-            .collect();
-        assert_eq!(found, [vec!["a"], vec!["a", "b"]]);
-        let mut commits = commits.into_iter();
-        let (_, first, _) = commits.next().expect("a commit");
-        first.decide();
-        assert!(matches!(tickets[0].outcome(), Some(Ok(()))));
-        assert!(tickets[1].outcome().is_none());
-        drop(commits);
-        assert!(matches!(
-            tickets[1].outcome(),
-            Some(Err(StoreError::Closed))
-        ));
-        store.close();
-    }
-}

@@ -45,6 +45,7 @@ mod scrub;
 mod series;
 mod session;
 mod settings;
+mod snapshot;
 mod statements;
 mod store;
 mod stored_clock;
@@ -60,7 +61,7 @@ pub use backup::{
 pub use cancelled::CancelledRows;
 pub use change::StoreChange;
 pub use clock::{ClockSource, SystemClock};
-pub use copying::{CommitCopy, CommitDecision, CopiedCommit, StoreSnapshot};
+pub use copying::{CommitCopy, CommitDecision, CopiedCommit};
 pub use error::StoreError;
 pub use group::{ExternalCommit, Ticket};
 pub use journal::{JournalEntry, QuarantineEntry};
@@ -74,6 +75,7 @@ pub use reserve::{DiskReserve, MalformedReserve};
 pub use series::{SeriesPoints, SeriesQuery, SeriesResolution, SeriesSample};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::{OnDamage, StoreSettings};
+pub use snapshot::StoreSnapshot;
 pub use store::Store;
 pub use stored_clock::HeldExpiry;
 pub use values::{

@@ -15,7 +15,7 @@ use crate::background::BackgroundThreads;
 use crate::bounds::TableBounds;
 use crate::clock::{ClockSource, SystemClock};
 use crate::committer::Committer;
-use crate::copying::SharedCopy;
+use crate::copying::{CommitCopy, SharedCopy};
 use crate::group::{CommitGroup, Ticket};
 use crate::journal_index::{Indexer, JournalIndex};
 use crate::lock::{self, FolderLock};
@@ -381,6 +381,12 @@ impl Store {
     /// Commits waiting changes, refuses later ones, and unlocks the data folder.
     pub fn close(&self) {
         self.inner.close();
+    }
+
+    /// Copies all later commits to another place, for as long as the store is open. Only the first
+    /// call has an effect.
+    pub fn copy_commits_to(&self, copy: Arc<dyn CommitCopy>) {
+        let _ = self.inner.copy.set(copy);
     }
 
     pub(crate) fn reader(&self) -> parking_lot::MutexGuard<'_, Connection> {

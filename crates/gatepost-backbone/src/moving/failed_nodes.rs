@@ -16,7 +16,7 @@ use async_nats::jetstream::kv::CreateErrorKind;
 use super::{MoveContext, taking_over};
 use crate::error::BackboneError;
 use crate::membership::{NodeRecord, RENEW_EVERY};
-use crate::node_stream::NodeStreamId;
+use crate::node_epoch::NodeStreamId;
 use crate::node_stream::message::MessageKind;
 use crate::node_streams;
 
@@ -42,7 +42,7 @@ impl AbandonedStreams {
         written.insert(shared.stream_id());
         let mut since = HashMap::new();
         for id in all.into_iter().filter(|id| !written.contains(id)) {
-            if !self.emptied.contains(&id) && context.is_emptied(id).await? {
+            if !self.emptied.contains(&id) && is_emptied(context, id).await? {
                 self.emptied.insert(id);
             }
             if !self.emptied.contains(&id) {
@@ -50,7 +50,7 @@ impl AbandonedStreams {
                 since.insert(id, first_seen.unwrap_or_else(Instant::now));
             } else if id.node == shared.node {
                 // Its fence was for this node, which has begun another epoch.
-                context.delete_stream(id).await;
+                delete_stream(context, id).await;
             }
         }
         self.since = since;
@@ -91,7 +91,7 @@ pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> 
             continue;
         }
         while let Some(id) = streams.due(adopt_after) {
-            match Box::pin(context.adopt_node(id, streams.is_only(id))).await {
+            match Box::pin(adopt_node(&context, id, streams.is_only(id))).await {
                 Ok(true) => {
                     streams.since.remove(&id);
                 }
@@ -107,58 +107,60 @@ pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> 
     }
 }
 
-impl MoveContext {
-    /// Whether a stream has nothing but a fence.
-    async fn is_emptied(&self, id: NodeStreamId) -> Result<bool, BackboneError> {
-        let subjects = &self.shared.subjects;
-        let Some(stream) = node_streams::find(&self.engine, &subjects.node_stream_name(id)).await?
-        else {
-            return Ok(true);
-        };
-        if stream.cached_info().state.messages > 1 {
-            return Ok(false);
-        }
-        let last = node_streams::last_message(&stream, &subjects.node_stream(id)).await?;
-        Ok(last.is_some_and(|(_, last)| last.kind == MessageKind::Fence))
+/// Whether a stream has nothing but a fence.
+async fn is_emptied(context: &MoveContext, id: NodeStreamId) -> Result<bool, BackboneError> {
+    let subjects = &context.shared.subjects;
+    let Some(stream) = node_streams::find(&context.engine, &subjects.node_stream_name(id)).await?
+    else {
+        return Ok(true);
+    };
+    if stream.cached_info().state.messages > 1 {
+        return Ok(false);
     }
+    let last = node_streams::last_message(&stream, &subjects.node_stream(id)).await?;
+    Ok(last.is_some_and(|(_, last)| last.kind == MessageKind::Fence))
+}
 
-    async fn delete_stream(&self, id: NodeStreamId) {
-        let deleted = self
-            .engine
-            .delete_stream(self.shared.subjects.node_stream_name(id))
-            .await;
-        if let Err(error) = deleted {
-            tracing::debug!(target: "backbone", %error, "an empty stream stays");
-        }
+async fn delete_stream(context: &MoveContext, id: NodeStreamId) {
+    let deleted = context
+        .engine
+        .delete_stream(context.shared.subjects.node_stream_name(id))
+        .await;
+    if let Err(error) = deleted {
+        tracing::debug!(target: "backbone", %error, "an empty stream stays");
     }
+}
 
-    /// Adopts the sessions of a stream, unless another node does. `is_only` says that its node has
-    /// no earlier one.
-    async fn adopt_node(&self, id: NodeStreamId, is_only: bool) -> Result<bool, BackboneError> {
-        let key = format!("adopting.{}.{:x}", id.node, id.epoch);
-        let value = bytes::Bytes::from(self.shared.node.to_string());
-        let revision = match self.nodes.create(&key, value.clone()).await {
-            Ok(revision) => revision,
-            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => return Ok(false),
-            Err(error) => return Err(BackboneError::request("claiming a node's stream", error)),
-        };
-        let renewed = async {
-            let mut revision = revision;
-            loop {
-                tokio::time::sleep(RENEW_EVERY).await;
-                match self.nodes.update(&key, value.clone(), revision).await {
-                    Ok(next) => revision = next,
-                    Err(error) => {
-                        return BackboneError::request("renewing the claim to a stream", error);
-                    }
+/// Adopts the sessions of a stream, unless another node does. `is_only` says that its node has no
+/// earlier one.
+async fn adopt_node(
+    context: &MoveContext,
+    id: NodeStreamId,
+    is_only: bool,
+) -> Result<bool, BackboneError> {
+    let key = format!("adopting.{}.{:x}", id.node, id.epoch);
+    let value = bytes::Bytes::from(context.shared.node.to_string());
+    let revision = match context.nodes.create(&key, value.clone()).await {
+        Ok(revision) => revision,
+        Err(error) if error.kind() == CreateErrorKind::AlreadyExists => return Ok(false),
+        Err(error) => return Err(BackboneError::request("claiming a node's stream", error)),
+    };
+    let renewed = async {
+        let mut revision = revision;
+        loop {
+            tokio::time::sleep(RENEW_EVERY).await;
+            match context.nodes.update(&key, value.clone(), revision).await {
+                Ok(next) => revision = next,
+                Err(error) => {
+                    return BackboneError::request("renewing the claim to a stream", error);
                 }
             }
-        };
-        let adopted = tokio::select! {
-            adopted = taking_over::take_over(self, id, is_only) => adopted,
-            error = renewed => Err(error),
-        };
-        let _ = self.nodes.delete(&key).await;
-        adopted.map(|()| true)
-    }
+        }
+    };
+    let adopted = tokio::select! {
+        adopted = taking_over::take_over(context, id, is_only) => adopted,
+        error = renewed => Err(error),
+    };
+    let _ = context.nodes.delete(&key).await;
+    adopted.map(|()| true)
 }

@@ -27,83 +27,77 @@ fn failed(error: impl ToString) -> BackboneError {
     BackboneError::request("reading the log", error)
 }
 
-impl MoveContext {
-    /// Brings publications into the log that a node kept which had read it up to `positions`.
-    pub(super) async fn log_kept(
-        &self,
-        positions: &[LogPosition],
-        publications: Vec<LoggedPublication>,
-    ) -> Result<(), BackboneError> {
-        if publications.is_empty() {
-            return Ok(());
-        }
-        let log = &self.shared.log;
-        let changes: Vec<_> = publications.iter().map(kept::put).collect();
-        let stored = self.store(log.store.submit(changes)).await;
-        stored?;
-        let mut by_partition: HashMap<u16, OfPartition> = HashMap::new();
-        for one in publications {
-            let number = log.partition_of(&one.publication.topic).number;
-            let of_partition = by_partition.entry(number).or_default();
-            of_partition.insert(one.publication.id, one);
-        }
-        for (number, of_partition) in by_partition {
-            let index = usize::from(number) - 1;
-            let (partition, stream) = (&log.partitions[index], &self.log[index]);
-            let from = positions.get(index).copied();
-            self.log_partition(partition, stream, from, of_partition)
-                .await?;
-        }
-        Ok(())
+/// Brings publications into the log that a node kept which had read it up to `positions`.
+pub(super) async fn log_kept(
+    context: &MoveContext,
+    positions: &[LogPosition],
+    publications: Vec<LoggedPublication>,
+) -> Result<(), BackboneError> {
+    if publications.is_empty() {
+        return Ok(());
     }
+    let log = &context.shared.log;
+    let changes: Vec<_> = publications.iter().map(kept::put).collect();
+    let stored = store(log.store.submit(changes)).await;
+    stored?;
+    let mut by_partition: HashMap<u16, OfPartition> = HashMap::new();
+    for one in publications {
+        let number = log.partition_of(&one.publication.topic).number;
+        let of_partition = by_partition.entry(number).or_default();
+        of_partition.insert(one.publication.id, one);
+    }
+    for (number, of_partition) in by_partition {
+        let index = usize::from(number) - 1;
+        let (partition, stream) = (&log.partitions[index], &context.log[index]);
+        let from = positions.get(index).copied();
+        log_partition(context, partition, stream, from, of_partition).await?;
+    }
+    Ok(())
+}
 
-    async fn store(
-        &self,
-        submitted: Result<gatepost_store::Ticket, StoreError>,
-    ) -> Result<(), BackboneError> {
-        let failed = |error| BackboneError::request("keeping publications", error);
-        submitted.map_err(failed)?.committed().await.map_err(failed)
-    }
+async fn store(submitted: Result<gatepost_store::Ticket, StoreError>) -> Result<(), BackboneError> {
+    let failed = |error| BackboneError::request("keeping publications", error);
+    submitted.map_err(failed)?.committed().await.map_err(failed)
+}
 
-    async fn log_partition(
-        &self,
-        partition: &Partition,
-        stream: &Stream,
-        from: Option<LogPosition>,
-        mut publications: OfPartition,
-    ) -> Result<(), BackboneError> {
-        // First: the reader of the partition notices what the log gets from now on.
-        partition.queue.adopt(publications.keys().copied());
-        let own = partition.progress.delivered();
-        // The entries of a stream that was replaced are gone.
-        let from = from.filter(|from| own.is_none_or(|own| own.stream == from.stream));
-        let first = from.map_or(1, |from| from.next_sequence());
-        let found = kept_entries(stream, first, &publications).await?;
-        let mut removals = Vec::new();
-        for id in found {
-            publications.remove(&id);
-            partition.queue.found_in_log(id);
-            removals.push(kept::remove(id));
-        }
-        if !removals.is_empty() {
-            self.store(self.shared.log.store.submit(removals)).await?;
-        }
-        let mut rest: Vec<LoggedPublication> = publications.into_values().collect();
-        rest.sort_by_key(|one| one.publication.id);
-        for one in rest {
-            if !partition.queue.is_adopted(one.publication.id) {
-                continue; // The reader has found it meanwhile.
-            }
-            let (pending, _) = PendingAppend::new(1);
-            partition.queue.push(Append {
-                publications: vec![one],
-                stored: None,
-                pending,
-                deadline: None,
-            });
-        }
-        Ok(())
+async fn log_partition(
+    context: &MoveContext,
+    partition: &Partition,
+    stream: &Stream,
+    from: Option<LogPosition>,
+    mut publications: OfPartition,
+) -> Result<(), BackboneError> {
+    // First: the reader of the partition notices what the log gets from now on.
+    partition.queue.adopt(publications.keys().copied());
+    let own = partition.progress.delivered();
+    // The entries of a stream that was replaced are gone.
+    let from = from.filter(|from| own.is_none_or(|own| own.stream == from.stream));
+    let first = from.map_or(1, |from| from.next_sequence());
+    let found = kept_entries(stream, first, &publications).await?;
+    let mut removals = Vec::new();
+    for id in found {
+        publications.remove(&id);
+        partition.queue.found_in_log(id);
+        removals.push(kept::remove(id));
     }
+    if !removals.is_empty() {
+        store(context.shared.log.store.submit(removals)).await?;
+    }
+    let mut rest: Vec<LoggedPublication> = publications.into_values().collect();
+    rest.sort_by_key(|one| one.publication.id);
+    for one in rest {
+        if !partition.queue.is_adopted(one.publication.id) {
+            continue; // The reader has found it meanwhile.
+        }
+        let (pending, _) = PendingAppend::new(1);
+        partition.queue.push(Append {
+            publications: vec![one],
+            stored: None,
+            pending,
+            deadline: None,
+        });
+    }
+    Ok(())
 }
 
 /// The ids that the log has from an entry on.

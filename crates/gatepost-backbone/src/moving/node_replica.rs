@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use super::MoveContext;
 use crate::encoding::{EncodingError, Input};
 use crate::error::BackboneError;
-use crate::node_stream::NodeStreamId;
+use crate::node_epoch::NodeStreamId;
 use crate::node_stream::change;
 use crate::node_stream::message::{MessageKind, StreamMessage};
 use crate::node_stream::replica::Replica;

@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 
 use super::adopting::AdoptionRequest;
 use super::claiming::ClaimMark;
-use super::{MoveContext, node_replica};
+use super::{MoveContext, log_kept, node_replica};
 use crate::error::BackboneError;
 use crate::log::position::LogPosition;
 use crate::moves::directory::{Ownership, SessionId};
 use crate::moves::transfer::SessionTransfer;
-use crate::node_stream::NodeStreamId;
+use crate::node_epoch::NodeStreamId;
 use crate::node_stream::replica::{Replica, ReplicaSession};
 use crate::node_streams;
 
@@ -87,6 +87,11 @@ impl TakeOver {
         let partitions = context.log.len() as u16;
         // A node stores its first positions before it delivers anything.
         let positions = replica.positions(partitions);
+        if positions.is_none() {
+            tracing::error!(target: "backbone", node = stream_id.node,
+                "a failed node's stream has no positions in the log; its sessions get what is \
+                 published from now on");
+        }
         let positions = positions.or_else(|| context.shared.log.positions());
         Self {
             context: context.clone(),
@@ -109,9 +114,7 @@ impl TakeOver {
             }
         };
         context.directory.each(visit).await?;
-        context
-            .log_kept(&self.positions, self.replica.kept())
-            .await?;
+        log_kept::log_kept(&context, &self.positions, self.replica.kept()).await?;
         let Self {
             node,
             epoch,

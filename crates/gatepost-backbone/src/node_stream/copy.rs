@@ -1,7 +1,7 @@
 //! The changes of this node that its stream does not have yet.
 //!
-//! The database hands over each commit. What others act upon is awaited: the tickets of such a
-//! commit are decided when the stream has stored it. The rest follows within [`LAZY_TIME_MAX`], or
+//! The database passes each commit on. Changes after which something is acknowledged are
+//! awaited: the tickets of such a commit are decided when the stream has stored it. The rest follows within [`LAZY_TIME_MAX`], or
 //! with the next awaited commit. Most deliveries have ended by then, so they are not copied at all.
 //!
 //! Invariants:
@@ -24,7 +24,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::change;
 
-/// The longest time that changes which nobody waits for are not copied.
+/// The longest time after which changes are copied that no ticket depends on.
 pub(crate) const LAZY_TIME_MAX: Duration = Duration::from_millis(100);
 /// Changes that wait to be copied. Beyond that, a snapshot replaces them.
 const WAITING_CHANGES_MAX: usize = 262_144;
@@ -93,7 +93,7 @@ impl NodeCopy {
         self.state.lock().note_session(number, client);
     }
 
-    /// Begins anew with a snapshot, which the next commit opens.
+    /// Requests a snapshot, which the next commit opens, in place of all changes so far.
     pub(crate) fn request_snapshot(&self) -> oneshot::Receiver<StoreSnapshot> {
         let (sender, snapshot) = oneshot::channel();
         let mut state = self.state.lock();
@@ -256,7 +256,7 @@ impl CommitCopy for NodeCopy {
     fn copy(&self, commit: CopiedCommit<'_>) {
         let mut state = self.state.lock();
         if let CopyPhase::Wanted(_) = state.phase {
-            let snapshot = commit.open_snapshot();
+            let snapshot = StoreSnapshot::open(&commit);
             let wanted = std::mem::take(&mut state.phase);
             match (snapshot, wanted) {
                 (Ok(snapshot), CopyPhase::Wanted(sender)) => {

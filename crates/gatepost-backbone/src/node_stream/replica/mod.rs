@@ -157,7 +157,7 @@ impl Replica {
             let value = records?.get(&position::key(partition))?;
             LogPosition::read_value(value.clone())
         };
-        (0..partitions).map(position).collect()
+        (1..=partitions).map(position).collect()
     }
 
     /// The publications that the node had not read back from the log, in the order of their ids.

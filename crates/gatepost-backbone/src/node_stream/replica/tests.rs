@@ -93,7 +93,7 @@ proptest! {
         }
         prop_assert_eq!(&replica, &read(&store).expect("read"));
         prop_assert_eq!(replica.kept(), kept::read(&store).expect("read"));
-        let positions = (0..3).map(|one| position::read(&store, one).expect("read"));
+        let positions = (1..=3).map(|one| position::read(&store, one).expect("read"));
         prop_assert_eq!(replica.positions(3), positions.collect::<Option<Vec<_>>>());
         for (id, claim) in transfer::kept(&store).expect("read") {
             let prefix = transfer::pieces_prefix(id, claim);
@@ -188,12 +188,12 @@ fn sessions_have_their_deliveries_and_wills() {
 
 #[test]
 fn the_later_session_of_a_name_counts() {
-    let mut of_nobody = row(3, "a");
-    of_nobody.user = None;
+    let mut of_none = row(3, "a");
+    of_none.user = None;
     let found = replica([
         SessionChange::Put(Box::new(row(4, "a"))),
         SessionChange::Put(Box::new(row(1, "a"))),
-        SessionChange::Put(Box::new(of_nobody)),
+        SessionChange::Put(Box::new(of_none)),
     ])
     .into_sessions();
     let found = found.iter().map(|one| one.session.number);
