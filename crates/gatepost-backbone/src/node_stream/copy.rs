@@ -1,8 +1,9 @@
 //! The changes of this node that its stream does not have yet.
 //!
-//! The database passes each commit on. Changes after which something is acknowledged are
-//! awaited: the tickets of such a commit are decided when the stream has stored it. The rest follows within [`LAZY_TIME_MAX`], or
-//! with the next awaited commit. Most deliveries have ended by then, so they are not copied at all.
+//! The database passes each commit on. Changes after which something is acknowledged are awaited:
+//! the tickets of such a commit are decided when the stream has stored it. The rest follows within
+//! [`LAZY_TIME_MAX`], or with the next awaited commit. Most deliveries have ended by then, so they
+//! are not copied at all.
 //!
 //! Invariants:
 //! - Changes are copied in the order of their commits, and those of one commit together.
