@@ -2,6 +2,7 @@
 //! the index.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,9 @@ use gatepost_message::{Action, Envelope, Listener, MessageId, Peer, RuleHit, Top
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
+use super::file;
 use super::indexer::{Indexer, StepSizes};
+use super::journal_rows::JournalRows;
 use super::{JournalIndex, JournalTerms};
 use crate::{JournalEntry, ManualWriter, Store, StoreChange, StoreSettings, SystemClock, rows};
 
@@ -22,6 +25,7 @@ const SIZES: StepSizes = StepSizes {
     blocks: 4,
 };
 const PART_BLOCKS: i64 = 4;
+const LAST: MessageId = MessageId::from_number(1 << 62);
 const WORDS: [&str; 8] = [
     "invoice",
     "INVOICES",
@@ -96,10 +100,19 @@ impl Server {
         }
     }
 
+    /// The result of reading all rows.
+    fn expected(&self, condition: &Condition, ids: &Range<MessageId>) -> Vec<u64> {
+        self.all()
+            .iter()
+            .filter(|entry| ids.contains(&entry.id) && condition.matches(entry))
+            .map(|entry| entry.id.number())
+            .collect()
+    }
+
     /// The share of the journal that is compared in a search for a text that no entry contains.
     fn rows_read(&self) -> usize {
         let terms = Condition::Text("absent word".to_owned()).terms();
-        let (first, end) = (MessageId::from_number(0), MessageId::from_number(1 << 62));
+        let (first, end) = (MessageId::from_number(0), LAST);
         let step = self.store.journal_step(&terms, first, end, usize::MAX / 32);
         let step = step.expect("a step");
         match step.next {
@@ -268,12 +281,7 @@ fn try_with(seed: u64) {
         let condition = Condition::random(&mut random);
         let from = MessageId::from_number(random.below(next_id));
         let before = MessageId::from_number(next_id + 5 - random.below(60));
-        let expected: Vec<u64> = server
-            .all()
-            .iter()
-            .filter(|entry| (from..before).contains(&entry.id) && condition.matches(entry))
-            .map(|entry| entry.id.number())
-            .collect();
+        let expected = server.expected(&condition, &(from..before));
         let found = server.find(&condition, from, before);
         assert_eq!(found, expected, "seed {seed}: {condition:?}");
     }
@@ -356,4 +364,62 @@ fn an_unreadable_index_is_built_again() {
     let waiting = SIZES.rows + SIZES.rows_waiting;
     assert!(server.rows_read() < waiting, "{}", server.rows_read());
     assert!(server.index.until().is_some());
+}
+
+/// The writer's thread and the indexer's work at the same time; many messages take long.
+#[test]
+fn late_entries_are_found_while_the_index_is_built() {
+    const ENTRIES: u64 = 4_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut server = Server::start(folder.path());
+    let store = server.store.clone();
+    std::thread::scope(|scope| {
+        let writer = &mut server.writer;
+        let index = &server.index;
+        let writing = scope.spawn(move || {
+            let mut random = FaultRandom::new(3);
+            // Ids of messages that are being judged.
+            let mut judging = Vec::new();
+            let mut ids = 1..=ENTRIES;
+            loop {
+                judging.extend(ids.next().map(|number| number * 2));
+                if judging.is_empty() {
+                    break;
+                }
+                let late = random.below(judging.len().min(20) as u64) as usize;
+                if judging.len() > 20 || ids.is_empty() {
+                    let id = MessageId::from_number(judging.swap_remove(late));
+                    let new = entry(&mut random, id);
+                    let change = StoreChange::Journal(Box::new(new));
+                    store.submit([change]).expect("accepted");
+                    writer.commit(usize::MAX);
+                }
+                // The indexer keeps up, so that entries are late for it.
+                let newest = ENTRIES as i64 * 2 - ids.clone().count() as i64 * 2;
+                while index
+                    .until()
+                    .is_some_and(|until| until > 0 && newest - until > 200)
+                {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        while !writing.is_finished() {
+            server.indexer.step();
+        }
+    });
+    while server.indexer.step() {}
+    let waiting = SIZES.rows + SIZES.rows_waiting;
+    assert!(server.rows_read() < waiting, "{}", server.rows_read());
+    assert_eq!(server.all().len() as u64, ENTRIES);
+    let open = |name: &str| Connection::open(folder.path().join(name)).expect("a database");
+    let journal = JournalRows::new(open("gatepost.db"));
+    let blocks = file::blocks_after(&open("gatepost.journal-index"), 0, ENTRIES as usize);
+    for block in blocks.expect("blocks") {
+        assert!(
+            journal.agree_with(&block).expect("read"),
+            "{}",
+            block.number
+        );
+    }
 }
