@@ -32,7 +32,7 @@ pub(super) const fn status_of_outcome(outcome: &SubmissionOutcome) -> u16 {
     }
 }
 
-/// Adds `Retry-ConnectionUse` if the verdict defers.
+/// Adds `Retry-After` if the verdict defers.
 pub(super) fn add_retry_after(context: &HttpContext, action: Action, response: &mut HttpResponse) {
     if action == Action::Defer {
         let seconds = context.settings.retry_after.duration().as_secs();
