@@ -27,8 +27,12 @@ use crate::shared::Shared;
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 /// The pause after a message whose acknowledgement was lost: an election takes seconds.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
-/// The body of a message; a NATS message has 1 MB at most by default.
+/// The body of a message, if the NATS servers take so much.
 const BODY_BYTES_MAX: usize = 512 * 1024;
+/// The other bytes of a message, at most.
+const HEAD_BYTES_MAX: usize = 256;
+/// Attempts to append a message after which the failure is logged.
+const SILENT_ATTEMPTS: u32 = 25;
 /// Bytes after a snapshot that a later snapshot replaces, at least.
 const REPLACED_BYTES_MIN: u64 = 16 * 1024 * 1024;
 /// Chunks of a snapshot that wait to be sent.
@@ -151,8 +155,12 @@ impl NodeStreamWriter {
         if bytes.is_empty() {
             return Ok(());
         }
-        while bytes.len() > BODY_BYTES_MAX {
-            let part = bytes.split_to(BODY_BYTES_MAX);
+        let accepted = self.context.client().server_info().max_payload;
+        let body_max = BODY_BYTES_MAX
+            .min(accepted.saturating_sub(HEAD_BYTES_MAX))
+            .max(1);
+        while bytes.len() > body_max {
+            let part = bytes.split_to(body_max);
             self.append(MessageKind::Part, part).await?;
         }
         self.append(MessageKind::Changes, bytes).await
@@ -166,6 +174,7 @@ impl NodeStreamWriter {
             number: self.shared.next_origin().number,
             body,
         };
+        let mut attempts = 0_u32;
         loop {
             let error = match self.send(message.bytes()).await {
                 Ok(sequence) => {
@@ -174,7 +183,12 @@ impl NodeStreamWriter {
                 }
                 Err(error) => error,
             };
-            tracing::debug!(target: "backbone", %error, "this node's stream is not written yet");
+            attempts += 1;
+            if attempts.is_multiple_of(SILENT_ATTEMPTS) {
+                tracing::warn!(target: "backbone", %error,
+                    "the NATS servers do not store changes of sessions; clients wait for their \
+                     acknowledgements");
+            }
             tokio::time::sleep(RETRY_EVERY).await;
             let Ok(last) = node_streams::last_message(&self.stream, &self.subject).await else {
                 continue;
