@@ -5,7 +5,7 @@
 //! a backup and may be late: entries that it does not cover yet are the newest, and are read row by
 //! row.
 //!
-//! Nothing of it is in the path of a message. It has a [file](file) and a thread ([`indexer`]) of
+//! Nothing of it is in the path of a message. It has a file and a thread ([`indexer`]) of
 //! its own, which reads the journal like any query and never takes the store's writer. The writer
 //! only notes the ids of entries that are written below the indexed ones: entries that were
 //! replaced, or whose message took long. They are read row by row, too, until the indexer has read
