@@ -6,10 +6,12 @@
 
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation};
-use async_nats::jetstream::{Context, Message, stream::StorageType};
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, StorageType};
+use async_nats::jetstream::{Context, Message};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use gatepost_broker::SessionName;
@@ -176,6 +178,27 @@ impl Directory {
         Ok(Some((read(&entry.value)?, entry.revision)))
     }
 
+    /// As [`Directory::find`], from the leader of the engine: another server may be late, and not
+    /// know a key or its last change.
+    pub(crate) async fn find_at_leader(
+        &self,
+        id: SessionId,
+    ) -> Result<Option<(Ownership, u64)>, BackboneError> {
+        let subject = format!("{}{}", self.0.prefix, id.key());
+        let found = self.0.stream.get_last_raw_message_by_subject(&subject);
+        let message = match found.await {
+            Ok(message) => message,
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if is_removal(Some(&message.headers)) {
+            return Ok(None);
+        }
+        Ok(Some((read(&message.payload)?, message.sequence)))
+    }
+
     /// Creates the key of a session; `None` if another node has created it.
     pub(crate) async fn create(
         &self,
@@ -246,11 +269,7 @@ impl Directory {
 
     /// A key as it is in the stream; `None` if it was removed.
     fn read_key(&self, message: &Message) -> Option<(SessionId, Ownership)> {
-        let headers = message.headers.as_ref();
-        let is_removed = headers.is_some_and(|headers| {
-            let marks = [OPERATION, MARKER];
-            marks.into_iter().any(|mark| headers.get(mark).is_some())
-        });
+        let is_removed = is_removal(message.headers.as_ref());
         let key = message.subject.strip_prefix(self.0.prefix.as_str())?;
         let id = SessionId::from_key(key).filter(|_| !is_removed)?;
         match read(&message.payload) {
@@ -261,6 +280,14 @@ impl Directory {
             }
         }
     }
+}
+
+/// Whether a message of the bucket says that its key was removed.
+fn is_removal(headers: Option<&HeaderMap>) -> bool {
+    headers.is_some_and(|headers| {
+        let marks = [OPERATION, MARKER];
+        marks.into_iter().any(|mark| headers.get(mark).is_some())
+    })
 }
 
 fn failed(error: impl ToString) -> BackboneError {

@@ -183,15 +183,18 @@ pub(crate) fn remove(id: SessionId, claim: u64) -> StoreChange {
     }
 }
 
+/// The session of a record's key, and the claim.
+pub(crate) fn session_of_key(key: &[u8]) -> Option<(SessionId, u64)> {
+    let (id, rest) = key.split_first_chunk::<16>()?;
+    let (claim, _) = rest.split_first_chunk::<8>()?;
+    Some((SessionId(*id), u64::from_be_bytes(*claim)))
+}
+
 /// All sessions that this node has released and that are still kept, each with its claim.
 pub(crate) fn kept(store: &Store) -> Result<Vec<(SessionId, u64)>, StoreError> {
     let mut all = Vec::new();
     store.each_record(RELEASED_SPACE, b"", |key, _| {
-        if let (Some((id, rest)), true) = (key.split_first_chunk::<16>(), key.len() >= 24)
-            && let Some((claim, _)) = rest.split_first_chunk::<8>()
-        {
-            all.push((SessionId(*id), u64::from_be_bytes(*claim)));
-        }
+        all.extend(session_of_key(&key));
     })?;
     all.dedup();
     Ok(all)

@@ -33,6 +33,10 @@ pub(super) async fn fence(
     let shared = &context.shared;
     let subject = shared.subjects.node_stream(id);
     for _ in 0..FENCE_ATTEMPTS {
+        let alive = shared.known_nodes.alive();
+        if alive.iter().any(|record| record.stream_id() == id) {
+            return Err(failed("the node is there again"));
+        }
         let last = node_streams::last_message(stream, &subject).await?;
         let expected = match &last {
             Some((sequence, last)) if last.kind == MessageKind::Fence => return Ok(*sequence),

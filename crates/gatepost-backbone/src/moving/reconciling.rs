@@ -42,7 +42,7 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
             context.directory.remove(*id, *revision).await;
         }
     }
-    remove_content(context, &keys)?;
+    remove_content(context).await?;
     *context.shared.moves.own.lock() = own;
     Ok(())
 }
@@ -69,13 +69,23 @@ async fn enter_or_end(
     context: &MoveContext,
     name: &SessionName,
 ) -> Result<Option<u64>, BackboneError> {
+    let (id, directory) = (SessionId::of(name), &context.directory);
     let first = Ownership::first(context.shared.node);
-    let created = context
-        .directory
-        .create(SessionId::of(name), &first)
-        .await?;
-    if created.is_some() {
-        return Ok(Some(first.claim));
+    loop {
+        if directory.create(id, &first).await?.is_some() {
+            return Ok(Some(first.claim));
+        }
+        // The server from which the keys were read may have lacked this one.
+        let Some((ownership, revision)) = directory.find_at_leader(id).await? else {
+            continue;
+        };
+        if ownership.claim_of(context.shared.node).is_some() {
+            return confirm(context, id, &ownership, revision).await;
+        }
+        // A leader that has been replaced does not know the last change.
+        if directory.update(id, &ownership, revision).await?.is_some() {
+            break;
+        }
     }
     tracing::warn!(target: "backbone", client = &*name.client_id,
         "a session is discarded: its client has another one, on another node");
@@ -84,17 +94,20 @@ async fn enter_or_end(
 }
 
 /// Removes the content of released sessions that their new owners have stored.
-fn remove_content(context: &MoveContext, keys: &OwnKeys) -> Result<(), BackboneError> {
+async fn remove_content(context: &MoveContext) -> Result<(), BackboneError> {
     let node = context.shared.node;
     let store = &context.shared.log.store;
     let kept = transfer::kept(store);
     let kept = kept.map_err(|error| BackboneError::request("reading released sessions", error))?;
-    let is_needed = |(id, claim): &(SessionId, u64)| {
-        let key = keys.get(id);
-        key.is_some_and(|(ownership, _)| ownership.sources.contains(&(node, *claim)))
-    };
-    let removals = kept.iter().filter(|released| !is_needed(released));
-    let removals = removals.map(|&(id, claim)| transfer::remove(id, claim));
+    let mut removals = Vec::new();
+    for (id, claim) in kept {
+        let key = context.directory.find_at_leader(id).await?;
+        let is_needed =
+            key.is_some_and(|(ownership, _)| ownership.sources.contains(&(node, claim)));
+        if !is_needed {
+            removals.push(transfer::remove(id, claim));
+        }
+    }
     // Content that stays is removed the next time.
     let _ = store.submit_deferred(removals);
     Ok(())

@@ -7,7 +7,7 @@
 //! The stream of the failed node stays until all of it is stored here, so each step may be
 //! repeated, by any node.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -32,7 +32,9 @@ const SESSIONS_MAX: usize = 256;
 /// The longest time for one session.
 const SESSION_TIME_MAX: Duration = Duration::from_mins(1);
 /// Attempts to write a key that other nodes change.
-const KEY_ATTEMPTS: usize = 20;
+const KEY_ATTEMPTS: usize = 50;
+/// The pause between them.
+const REPEAT_AFTER: Duration = Duration::from_millis(20);
 
 /// Takes over everything in a stream, and empties it. `is_only` says that its node has no earlier
 /// stream with sessions.
@@ -106,11 +108,11 @@ impl TakeOver {
     /// Returns the number of sessions that were taken over.
     async fn run(self) -> Result<usize, BackboneError> {
         let context = self.context.clone();
-        let mut keys = HashMap::new();
+        let mut keys = HashSet::new();
         let node = self.node;
         let visit = |id, ownership: Ownership, _| {
             if ownership.claim_of(node).is_some() {
-                keys.insert(id, ownership);
+                keys.insert(id);
             }
         };
         context.directory.each(visit).await?;
@@ -123,11 +125,12 @@ impl TakeOver {
             positions,
             ..
         } = self;
-        let mut released = HashMap::new();
-        for (id, ownership) in &keys {
-            let of_node = ownership.sources.iter().filter(|(from, _)| *from == node);
-            let content = of_node.map(|(_, claim)| (*claim, replica.released(*id, *claim)));
-            released.insert(*id, content.collect::<Vec<_>>());
+        let mut released: HashMap<SessionId, Vec<_>> = HashMap::new();
+        for (id, claim) in replica.released_sessions() {
+            // The server from which the keys were read may have lacked this one.
+            keys.insert(id);
+            let content = replica.released(id, claim);
+            released.entry(id).or_default().push((claim, content));
         }
         let mut sessions = HashMap::new();
         for session in replica.into_sessions() {
@@ -141,7 +144,7 @@ impl TakeOver {
             positions,
         });
         let mut all: Vec<KeyedSession> = keys
-            .into_keys()
+            .into_iter()
             .map(|id| KeyedSession {
                 id,
                 session: sessions.remove(&id),
@@ -199,13 +202,19 @@ impl SessionWork {
         } = one;
         let now = self.context.shared.log.store.time_for_ages();
         let session = session.filter(|session| !has_expired(session, now));
-        for _ in 0..KEY_ATTEMPTS {
-            let found = self.context.directory.find(id).await?;
+        for attempt in 0..KEY_ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(REPEAT_AFTER).await;
+            }
+            let found = self.context.directory.find_at_leader(id).await?;
             let Some((ownership, revision)) = found else {
-                return match session {
-                    Some(session) => self.begin(id, session).await,
-                    None => Ok(false),
+                let Some(session) = &session else {
+                    return Ok(false);
                 };
+                if self.begin(id, session.clone()).await? {
+                    return Ok(true);
+                }
+                continue;
             };
             let is_of_stream = ownership.owner == self.node && !self.is_later(&ownership);
             if is_of_stream && session.is_some() {
@@ -241,7 +250,7 @@ impl SessionWork {
     async fn begin(&self, id: SessionId, session: ReplicaSession) -> Result<bool, BackboneError> {
         let first = Ownership::first(self.context.shared.node);
         if self.context.directory.create(id, &first).await?.is_none() {
-            return Ok(false); // Another node has begun one meanwhile.
+            return Ok(false); // There is a key by now.
         }
         self.store(id, session, &first).await?;
         Ok(true)
@@ -327,14 +336,12 @@ impl SessionWork {
                 sources: next.sources,
             };
         }
-        if next == *ownership {
-            return Ok(true);
-        }
         if !kept.is_empty() {
             let failed = |error| BackboneError::request("keeping a session for its owner", error);
             let stored = self.context.shared.log.store.submit(kept);
             stored.map_err(failed)?.committed().await.map_err(failed)?;
         }
+        // A key that stays is written too: its last change may not be known here.
         let updated = self.context.directory.update(id, &next, revision).await?;
         Ok(updated.is_some())
     }

@@ -184,6 +184,16 @@ impl Replica {
             .collect()
     }
 
+    /// The sessions of which there are such pieces, each with the claim.
+    pub(crate) fn released_sessions(&self) -> Vec<(SessionId, u64)> {
+        let records = self.records.get(RELEASED_SPACE).into_iter().flatten();
+        let mut all: Vec<_> = records
+            .filter_map(|(key, _)| transfer::session_of_key(key))
+            .collect();
+        all.dedup();
+        all
+    }
+
     /// The sessions, sorted by number. Of two sessions of the same name the later one counts, since
     /// the end of the earlier one was not stored.
     pub(crate) fn into_sessions(self) -> Vec<ReplicaSession> {
