@@ -54,10 +54,10 @@ impl Backbone {
         let (stop, is_stopping) = watch::channel(false);
         let (first, joined) = oneshot::channel();
         let broker = broker.clone();
-        self.shared
-            .log
-            .store
-            .copy_commits_to(self.shared.copy.clone());
+        if self.shared.settings.adopts_sessions() {
+            let copy = self.shared.copy.clone();
+            self.shared.log.store.copy_commits_to(copy);
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;

@@ -101,8 +101,8 @@ struct ClusterSession {
     stream: Stream,
     /// The streams of the log.
     log: Vec<LogStream>,
-    /// The stream of this node.
-    own_stream: Stream,
+    /// The stream of this node, if others adopt its sessions.
+    own_stream: Option<Stream>,
     /// The nodes that have the sessions.
     directory: Directory,
     outgoing: Arc<OutgoingQueue>,
@@ -135,10 +135,17 @@ impl ClusterSession {
         let log = log_streams::open(shared, &context).await?;
         let stream = retained_stream::open(shared, &context).await?;
         let directory = Directory::open(&context, &shared.subjects, &shared.settings).await?;
-        node_streams::begin_epoch(shared, &context, broker).await?;
+        let adopts = shared.settings.adopts_sessions();
+        if adopts {
+            node_streams::begin_epoch(shared, &context, broker).await?;
+        }
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
-        let own_stream = node_streams::open(shared, &context).await?;
+        let own_stream = if adopts {
+            Some(node_streams::open(shared, &context).await?)
+        } else {
+            None
+        };
         for other in membership::list(&claim.bucket()).await? {
             shared.known_nodes.note_alive(other);
         }
@@ -232,11 +239,10 @@ impl ClusterSession {
         };
         let (nodes, of_node) = (shared.clone(), broker.clone());
         tasks.spawn(moving::run(nodes, of_node, rights.clone(), engine));
-        tasks.spawn(node_copying::write(
-            shared.clone(),
-            self.context.clone(),
-            self.own_stream,
-        ));
+        if let Some(stream) = self.own_stream {
+            let context = self.context.clone();
+            tasks.spawn(node_copying::write(shared.clone(), context, stream));
+        }
         let sent = sending::run(
             shared.clone(),
             broker.clone(),

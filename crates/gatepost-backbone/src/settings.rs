@@ -62,7 +62,8 @@ pub struct BackboneSettings {
     /// The bytes of each partition of the log; the oldest publications are removed.
     pub log_bytes_max: ByteSize,
     /// The time without a sign of life from a node after which another node adopts its sessions;
-    /// it begins when the node's key has expired, 10 s after the last sign.
+    /// it begins when the node's key has expired, 10 s after the last sign. 0 for never: then
+    /// sessions are not copied either. The same on all nodes.
     pub adopt_after: Period,
 }
 
@@ -89,7 +90,7 @@ impl Default for BackboneSettings {
             append_wait_max: Period::seconds(15),
             log_age_max: Period::seconds(7 * 24 * 60 * 60),
             log_bytes_max: ByteSize::megabytes(1_024),
-            adopt_after: Period::seconds(10),
+            adopt_after: Period::seconds(0),
         }
     }
 }
@@ -101,6 +102,11 @@ impl BackboneSettings {
     /// Whether there is a cluster.
     pub const fn is_set(&self) -> bool {
         !self.nats.is_empty()
+    }
+
+    /// Whether the sessions of a node that fails are adopted by others.
+    pub(crate) const fn adopts_sessions(&self) -> bool {
+        !self.adopt_after.duration().is_zero()
     }
 
     /// The files that are read while the server runs.

@@ -84,6 +84,9 @@ impl AbandonedStreams {
 /// Adopts the sessions of failed nodes for as long as the connection lasts.
 pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> BackboneError {
     let adopt_after = context.shared.settings.adopt_after.duration();
+    if adopt_after.is_zero() {
+        return std::future::pending().await;
+    }
     loop {
         tokio::time::sleep(LIST_EVERY.min(adopt_after)).await;
         if let Err(error) = streams.update(&context).await {

@@ -107,7 +107,9 @@ pub(crate) async fn run(
         rights,
     };
     let mut abandoned = AbandonedStreams::default();
-    if let Err(error) = abandoned.update(&context).await {
+    if context.shared.settings.adopts_sessions()
+        && let Err(error) = abandoned.update(&context).await
+    {
         return error;
     }
     if let Err(error) = reconciling::reconcile(&context).await {

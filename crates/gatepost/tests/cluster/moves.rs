@@ -5,7 +5,7 @@ use super::nats::{self, Nats};
 use super::refusals::run_with_settings;
 use super::support::{Client, Gateway, await_some, root, run, text_of};
 use super::wire::{Connection, Packet, Publish, Version};
-use super::{PLAIN, await_joined, metric, publish, two_nodes};
+use super::{PLAIN, await_joined, metric, node, publish, two_nodes};
 
 /// Connects with mosquitto_sub, until the client has these messages of the topic.
 fn await_messages(client: &mut Client, topic: &str, expected: &[String]) {
@@ -165,13 +165,9 @@ fn a_session_whose_node_is_down_waits_for_that_node() {
     }
     let nats = Nats::start("");
     let folder = tempfile::tempdir().expect("a folder");
-    let of = |number| {
-        let more = "backbone.adopt_after = \"1h\"\n";
-        format!("{}{more}{PLAIN}", nats.settings(number))
-    };
-    let settings = of(1);
+    let settings = format!("{}{PLAIN}", nats.settings(1));
     let one = Gateway::start_in(folder.path(), &settings);
-    let two = Gateway::start(&of(2));
+    let two = node(&nats, 2);
     await_joined(&one, 1);
     await_joined(&two, 1);
     drop(kept_session(&one, "patient", "p/#", &[]));
