@@ -122,15 +122,7 @@ impl NodeStreamWriter {
         let failed = |error: &dyn std::fmt::Display| {
             BackboneError::request("copying the sessions", error.to_string())
         };
-        let snapshot = self.shared.copy.request_snapshot();
-        let opening = StoreChange::PutRecord {
-            space: SNAPSHOT_SPACE,
-            key: Bytes::new(),
-            value: Bytes::new(),
-        };
-        let submitted = self.shared.log.store.submit([opening]);
-        submitted.map_err(|error| failed(&error))?;
-        let snapshot = snapshot.await.map_err(|error| failed(&error))?;
+        let snapshot = self.open_snapshot().await;
         self.append(MessageKind::Begin, Bytes::new()).await?;
         let begin = self.last;
         let (chunks, mut waiting) = mpsc::channel(CHUNKS_MAX);
@@ -149,6 +141,29 @@ impl NodeStreamWriter {
             tracing::debug!(target: "backbone", %error, "the node's stream is not shortened");
         }
         Ok(bytes)
+    }
+
+    /// Opens a snapshot at the next commit, which is tried again while the disk refuses it.
+    async fn open_snapshot(&self) -> StoreSnapshot {
+        loop {
+            let snapshot = self.shared.copy.request_snapshot();
+            let submitted = self.shared.log.store.submit([StoreChange::PutRecord {
+                space: SNAPSHOT_SPACE,
+                key: Bytes::new(),
+                value: Bytes::new(),
+            }]);
+            if let Ok(ticket) = submitted {
+                // A commit that succeeds is decided after the snapshot, or with its failure.
+                let opened = tokio::select! {
+                    snapshot = snapshot => snapshot.ok(),
+                    Err(_) = ticket.committed() => None,
+                };
+                if let Some(snapshot) = opened {
+                    return snapshot;
+                }
+            }
+            tokio::time::sleep(RETRY_EVERY).await;
+        }
     }
 
     async fn append_changes(&mut self, mut bytes: Bytes) -> Result<(), BackboneError> {

@@ -195,6 +195,14 @@ impl CopyState {
         }
     }
 
+    fn note_sessions(&mut self, changes: &[StoreChange]) {
+        for change in changes {
+            if let StoreChange::Session(SessionChange::Put(row)) = change {
+                self.note_session(row.number, &row.client);
+            }
+        }
+    }
+
     /// Forgets changes that a later snapshot has, and keeps the decisions.
     fn discard_changes(&mut self) {
         for commit in &mut self.waiting {
@@ -206,13 +214,10 @@ impl CopyState {
     }
 
     /// Whether a change belongs to the copy.
-    fn is_copied(&mut self, change: &StoreChange) -> bool {
+    fn is_copied(&self, change: &StoreChange) -> bool {
         let StoreChange::Session(of_session) = change else {
             return change::is_copied(change);
         };
-        if let SessionChange::Put(row) = of_session {
-            self.note_session(row.number, &row.client);
-        }
         let session = change::session_of(of_session);
         !session.is_some_and(|session| self.in_process.contains(&session))
     }
@@ -256,6 +261,7 @@ fn encoded(changes: &[StoreChange]) -> Bytes {
 impl CommitCopy for NodeCopy {
     fn copy(&self, commit: CopiedCommit<'_>) {
         let mut state = self.state.lock();
+        state.note_sessions(&commit.changes);
         if let CopyPhase::Wanted(_) = state.phase {
             let snapshot = StoreSnapshot::open(&commit);
             let wanted = std::mem::take(&mut state.phase);
@@ -288,8 +294,8 @@ impl CommitCopy for NodeCopy {
                 state.phase = CopyPhase::Pending;
                 changes.clear();
             }
-            CopyPhase::Copying | CopyPhase::Stopped => {}
-            CopyPhase::Pending | CopyPhase::Wanted(_) => changes.clear(),
+            CopyPhase::Copying => {}
+            CopyPhase::Stopped | CopyPhase::Pending | CopyPhase::Wanted(_) => changes.clear(),
         }
         if matches!(state.phase, CopyPhase::Stopped) || !is_awaited {
             if !changes.is_empty() {
