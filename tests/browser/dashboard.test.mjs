@@ -354,6 +354,8 @@ test("everything can be reached and worked by the keyboard", async () => {
   assert.match(await focused(), /^Quarantine/);
   await page.keyboard.press("Enter");
   const kept = page.locator("#quarantine-list details").first();
+  // An element of a view that is not shown yet cannot have the focus.
+  await kept.locator("summary").waitFor();
   await kept.locator("summary").focus();
   await page.keyboard.press("Enter");
   await kept.getByRole("button", { name: "Show text" }).waitFor();
