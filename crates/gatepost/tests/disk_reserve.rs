@@ -38,6 +38,22 @@ fn publish_by_mqtt(gateway: &Gateway, version: &str) -> std::process::Output {
 }
 
 #[test]
+fn a_server_whose_log_cannot_be_written_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = format!("{ENOUGH}log.level = \"trace\"\n");
+    let gateway = Gateway::start_after("exec 2>/dev/full", folder.path(), &settings);
+    for _ in 0..3 {
+        let output = publish_by_mqtt(&gateway, "5");
+        assert!(output.status.success(), "{}", text_of(&output));
+        assert_eq!(publish_by_http(&gateway), "200");
+        let smtp = gateway.address("smtp").to_string();
+        let smtp = swaks(&smtp, "a@example.org", "jobs+a@localhost", &[]);
+        assert!(smtp.status.success(), "{}", text_of(&smtp));
+    }
+    assert_eq!(gateway.terminate(), Some(0));
+}
+
+#[test]
 fn every_listener_reports_that_the_disk_is_full() {
     let gateway = Gateway::start(TOO_LITTLE);
     // RFC 5321, section 4.2.3: insufficient system storage.

@@ -25,7 +25,10 @@ pub(super) fn start(settings: &LogSettings) -> LogLimit {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // The complaint about a line that cannot be written would be a panic, because it cannot be
+        // written either: a full disk under the log would end threads.
+        .log_internal_errors(false);
     let started = match settings.format {
         LogFormat::Text => {
             let lines = lines.map_event_format(|format| limit.around(format));
