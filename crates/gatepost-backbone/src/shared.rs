@@ -259,6 +259,7 @@ impl OtherNodes for Shared {
             log_waiting: self.log.waiting(),
             log_unread: self.log.unread(),
             log_missed: self.log.missed(),
+            copy_waiting: self.copy.awaited() as u64,
             sessions_adopted: self.moves.adopted(),
             sessions_released: self.moves.released(),
             retained_unsent: self.retained.unsent() as u64,

@@ -178,8 +178,11 @@ pub struct NodesStatus {
     pub log_waiting: u64,
     /// Entries of the log that this node has not read.
     pub log_unread: u64,
-    /// Entries that the log had removed before this node read them.
+    /// Entries that the log had removed before this node, or a session that came to it, received
+    /// them.
     pub log_missed: u64,
+    /// Commits of sessions that clients wait for and the copy of this node does not have yet.
+    pub copy_waiting: u64,
     /// Sessions that came from other nodes.
     pub sessions_adopted: u64,
     /// Sessions that went to other nodes.

@@ -43,6 +43,14 @@ pub(super) struct AdoptionRequest {
     pub(super) reply: oneshot::Sender<Result<(), ClaimError>>,
 }
 
+/// The part of a partition that sessions have missed.
+#[derive(Default)]
+struct MissedPart {
+    /// The first entry that the log still has.
+    first: u64,
+    publications: Vec<MissedPublication>,
+}
+
 /// A publication of the log, and its place there.
 struct MissedPublication {
     sequence: u64,
@@ -122,11 +130,10 @@ impl MoveContext {
                 .map(|request| request.transfer.positions[index])
                 .filter(|received| is_before(received, own))
                 .min_by_key(|received| (received.sequence, received.delivered));
-            let of_partition = match from {
+            missed.push(match from {
                 Some(from) => self.read(index, from, own).await?,
-                None => Vec::new(),
-            };
-            missed.push(of_partition);
+                None => MissedPart::default(),
+            });
         }
         for request in batch {
             self.adopt(request, &positions, &missed);
@@ -149,14 +156,14 @@ impl MoveContext {
         Ok(())
     }
 
-    /// The publications of a partition after `from`, up to this node's position.
+    /// The part of a partition after `from`, up to this node's position.
     async fn read(
         &self,
         index: usize,
         from: LogPosition,
         until: &LogPosition,
-    ) -> Result<Vec<MissedPublication>, BackboneError> {
-        let reading = read_entries(&self.log[index], from, until);
+    ) -> Result<MissedPart, BackboneError> {
+        let reading = read_part(&self.log[index], from, until);
         match tokio::time::timeout(READ_TIME_MAX, reading).await {
             Ok(read) => read,
             Err(_) => Err(BackboneError::Lost("the log does not answer".to_owned())),
@@ -164,12 +171,7 @@ impl MoveContext {
     }
 
     /// Adds a session, and answers when it is stored.
-    fn adopt(
-        &self,
-        request: AdoptionRequest,
-        positions: &[LogPosition],
-        missed: &[Vec<MissedPublication>],
-    ) {
+    fn adopt(&self, request: AdoptionRequest, positions: &[LogPosition], missed: &[MissedPart]) {
         let AdoptionRequest {
             transfer,
             claim,
@@ -187,15 +189,20 @@ impl MoveContext {
         let of_partitions = received.iter().zip(positions).zip(missed);
         // The sequences of a stream that was replaced mean nothing in the present one.
         let of_partitions = of_partitions.filter(|((received, own), _)| is_before(received, own));
-        let of_session = of_partitions.flat_map(|((received, _), missed)| {
-            let is_missed = |one: &&MissedPublication| !received.includes(one.sequence, one.index);
-            missed
-                .iter()
-                .filter(is_missed)
-                .map(|one| one.logged.clone())
-        });
-        let missed = of_session.collect();
+        let mut missed = Vec::new();
+        let mut removed = 0;
+        for ((received, own), part) in of_partitions {
+            let has = |one: &&MissedPublication| !received.includes(one.sequence, one.index);
+            let of_session = part.publications.iter().filter(has);
+            missed.extend(of_session.map(|one| one.logged.clone()));
+            removed += part.removed(received, own);
+        }
         let (name, id) = (session.name.clone(), SessionId::of(&session.name));
+        if removed > 0 {
+            self.shared.log.note_missed(removed);
+            tracing::warn!(target: "backbone", client = %name.client_id, entries = removed,
+                "a session has missed messages that the log has removed");
+        }
         let moves = &self.shared.moves;
         moves.own.lock().insert(id, claim);
         moves.note_adopted();
@@ -223,6 +230,16 @@ impl MoveContext {
     }
 }
 
+impl MissedPart {
+    /// Entries after those that a session has received that the log has removed, up to this node's
+    /// position.
+    const fn removed(&self, received: &LogPosition, own: &LogPosition) -> u64 {
+        let own = own.sequence + 1;
+        let first = if self.first < own { self.first } else { own };
+        first.saturating_sub(received.next_sequence())
+    }
+}
+
 fn refuse(batch: Vec<AdoptionRequest>, reason: &str) {
     for request in batch {
         let _ = request
@@ -245,12 +262,23 @@ fn is_before(one: &LogPosition, other: &LogPosition) -> bool {
     one.stream == other.stream && (one.sequence, one.delivered) < (other.sequence, other.delivered)
 }
 
-async fn read_entries(
+async fn read_part(
     stream: &Stream,
     from: LogPosition,
     until: &LogPosition,
-) -> Result<Vec<MissedPublication>, BackboneError> {
+) -> Result<MissedPart, BackboneError> {
     let failed = |error: String| BackboneError::request("reading the log", error);
+    let info = stream.get_info().await;
+    let state = info.map_err(|error| failed(error.to_string()))?.state;
+    let mut part = MissedPart {
+        first: state.first_sequence,
+        publications: Vec::new(),
+    };
+    // Of a partition that has nothing more, no message would come.
+    if state.messages == 0 || state.first_sequence > until.sequence {
+        part.first = part.first.max(until.sequence + 1);
+        return Ok(part);
+    }
     let config = OrderedConfig {
         deliver_policy: DeliverPolicy::ByStartSequence {
             start_sequence: from.next_sequence(),
@@ -261,7 +289,6 @@ async fn read_entries(
     let consumer = consumer.map_err(|error| failed(error.to_string()))?;
     let messages = consumer.messages().await;
     let mut messages = messages.map_err(|error| failed(error.to_string()))?;
-    let mut found = Vec::new();
     while let Some(message) = messages.next().await {
         let message = message.map_err(|error| failed(error.to_string()))?;
         let info = message.info().map_err(|error| failed(error.to_string()))?;
@@ -276,7 +303,7 @@ async fn read_entries(
             for (index, one) in publications.into_iter().enumerate() {
                 if until.includes(sequence, index) && !one.logged.publication.topic.is_internal() {
                     let logged = Arc::new(one.logged);
-                    found.push(MissedPublication {
+                    part.publications.push(MissedPublication {
                         sequence,
                         index,
                         logged,
@@ -285,7 +312,7 @@ async fn read_entries(
             }
         }
         if sequence >= until.sequence {
-            return Ok(found);
+            return Ok(part);
         }
     }
     Err(BackboneError::Lost("the log ended".to_owned()))

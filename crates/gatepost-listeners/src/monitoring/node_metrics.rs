@@ -72,9 +72,17 @@ fn push_log_and_sessions(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     page.value(
         counter(
             "gatepost_backbone_log_missed_total",
-            "Entries that the log removed before this node read them.",
+            "Entries that the log removed before this node, or a session that came to it, received \
+             them.",
         ),
         nodes.log_missed,
+    );
+    page.value(
+        gauge(
+            "gatepost_backbone_copy_waiting",
+            "Commits of sessions that clients wait for and the NATS servers do not have yet.",
+        ),
+        nodes.copy_waiting,
     );
     page.value(
         counter(

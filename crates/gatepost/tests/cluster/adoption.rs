@@ -215,3 +215,26 @@ fn a_node_that_stood_still_finds_its_sessions_adopted() {
     all.sort();
     assert_eq!(all, ["s/a n1 2", "s/a n2 2"]);
 }
+
+#[test]
+fn messages_that_the_log_removed_before_an_adoption_are_counted() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    let (one, two) = nodes(&nats, &folder);
+    drop(kept_session(&one, "late", "l/#", &[]));
+    one.kill();
+    for number in 0..5 {
+        publish(&two, "l/x", &format!("n{number}"), &["-q", "1"]);
+    }
+    for partition in 1..=4 {
+        nats.purge(&format!("GP_P{partition}"));
+    }
+    await_adopted(&two, 1);
+    publish(&two, "l/x", "last", &["-q", "1"]);
+    let mut client = resumed(&two, "late");
+    client.await_line("l/x last 1");
+    assert_eq!(messages(&mut client, "l/x"), ["l/x last 1"]);
+    assert_eq!(metric(&two, "gatepost_backbone_log_missed_total"), 5);
+}

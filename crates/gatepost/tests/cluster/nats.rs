@@ -1,6 +1,7 @@
 //! A real nats-server, which can be ended and started again.
 
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -159,6 +160,22 @@ impl Nats {
 
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder().join("nats.log")).unwrap_or_default()
+    }
+
+    /// Removes all messages of a stream, as its limits do.
+    pub(crate) fn purge(&self, stream: &str) {
+        let mut connection = TcpStream::connect((&*self.host.address, self.port)).expect("open");
+        let request = format!(
+            "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\n\
+             PUB $JS.API.STREAM.PURGE.{stream} answer 0\r\n\r\n"
+        );
+        connection.write_all(request.as_bytes()).expect("sent");
+        let lines = BufReader::new(connection).lines();
+        let answer = lines
+            .map_while(Result::ok)
+            .find(|line| line.starts_with('{'));
+        let answer = answer.expect("an answer");
+        assert!(answer.contains("\"success\":true"), "{answer}");
     }
 
     pub(crate) fn name(&self) -> String {
