@@ -89,7 +89,7 @@ impl TakeOver {
         let partitions = context.log.len() as u16;
         // A node stores its first positions before it delivers anything.
         let positions = replica.positions(partitions);
-        if positions.is_none() {
+        if positions.is_none() && replica.has_sessions() {
             tracing::error!(target: "backbone", node = stream_id.node,
                 "a failed node's stream has no positions in the log; its sessions get what is \
                  published from now on");

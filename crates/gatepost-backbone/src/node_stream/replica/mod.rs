@@ -149,6 +149,11 @@ impl Replica {
         }
     }
 
+    /// Whether there is a session.
+    pub(crate) fn has_sessions(&self) -> bool {
+        !self.sessions.is_empty()
+    }
+
     /// The positions in the log up to which the sessions have received it, by partition; `None`
     /// unless all are there.
     pub(crate) fn positions(&self, partitions: u16) -> Option<Vec<LogPosition>> {
