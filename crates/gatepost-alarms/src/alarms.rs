@@ -91,7 +91,7 @@ impl Alarms {
         let kept: Vec<String> = configured.keys().cloned().collect();
         drop(configured);
         let core = self.0.clone();
-        self.0.runtime.spawn(async move {
+        gatepost_tasks::spawn_on(&self.0.runtime, async move {
             for removed in before.into_values() {
                 removed.stop.send_replace(true);
                 let _ = removed.task.await;
@@ -122,7 +122,7 @@ impl Alarms {
         let (stop, stopped) = watch::channel(false);
         let running = alarm.clone();
         let store = core.store.clone();
-        let task = core.runtime.spawn(async move {
+        let task = gatepost_tasks::spawn_on(&core.runtime, async move {
             if let Some(earlier) = earlier {
                 earlier.stop.send_replace(true);
                 let _ = earlier.task.await;

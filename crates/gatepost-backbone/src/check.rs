@@ -6,6 +6,7 @@ use async_nats::jetstream::{self, Context, stream};
 use async_nats::{Client, Event};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use gatepost_tasks::BoxedFuture;
 use serde_json::Value;
 
 use crate::connection::Connection;
@@ -49,34 +50,45 @@ impl EngineFinding {
 }
 
 /// Checks the NATS servers. `packet_bytes_max` is the largest publication that clients may send.
-pub async fn check(settings: &BackboneSettings, packet_bytes_max: u64) -> Vec<EngineFinding> {
-    let mut findings = Vec::new();
-    match Connection::open(settings, "gatepost backbone check", 0).await {
-        Ok(connection) => check_server(settings, packet_bytes_max, connection, &mut findings).await,
-        Err(error) => findings.push(EngineFinding::new(
-            EngineFindingKind::Error,
-            error.to_string(),
-        )),
-    }
-    if settings.monitoring.is_empty() {
-        let text = "how the servers write to the disk is not known: name their monitoring \
+pub fn check(
+    settings: &BackboneSettings,
+    packet_bytes_max: u64,
+) -> BoxedFuture<'_, Vec<EngineFinding>> {
+    Box::pin(async move {
+        let mut findings = Vec::new();
+        match Connection::open(settings, "gatepost backbone check", 0).await {
+            Ok(connection) => {
+                check_server(settings, packet_bytes_max, connection, &mut findings).await;
+            }
+            Err(error) => findings.push(EngineFinding::new(
+                EngineFindingKind::Error,
+                error.to_string(),
+            )),
+        }
+        if settings.monitoring.is_empty() {
+            let text = "how the servers write to the disk is not known: name their monitoring \
                     addresses in backbone.monitoring";
-        findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
-    }
-    for address in &settings.monitoring {
-        findings.push(synchronisation(address).await);
-    }
-    findings
+            findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
+        }
+        for address in &settings.monitoring {
+            findings.push(synchronisation(address).await);
+        }
+        findings
+    })
 }
 
 /// The nodes of the cluster that are alive.
-pub async fn nodes(settings: &BackboneSettings) -> Result<Vec<NodeRecord>, BackboneError> {
-    let connection = Connection::open(settings, "gatepost nodes", 0).await?;
-    let context = jetstream::new(connection.client);
-    match membership::existing_bucket(&context, &Subjects::new(&settings.cluster)).await {
-        Some(bucket) => membership::list(&bucket).await,
-        None => Ok(Vec::new()),
-    }
+pub fn nodes(
+    settings: &BackboneSettings,
+) -> BoxedFuture<'_, Result<Vec<NodeRecord>, BackboneError>> {
+    Box::pin(async move {
+        let connection = Connection::open(settings, "gatepost nodes", 0).await?;
+        let context = jetstream::new(connection.client);
+        match membership::existing_bucket(&context, &Subjects::new(&settings.cluster)).await {
+            Some(bucket) => membership::list(&bucket).await,
+            None => Ok(Vec::new()),
+        }
+    })
 }
 
 async fn check_server(

@@ -8,6 +8,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, Subscriber};
 use gatepost_broker::{Broker, OwnerRights};
 use gatepost_message::Publication;
+use gatepost_tasks::Task;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -109,6 +110,17 @@ struct ClusterSession {
     queue: mpsc::Receiver<Arc<Publication>>,
 }
 
+/// The tasks of a connection.
+#[derive(Default)]
+struct ConnectionTasks(JoinSet<BackboneError>);
+
+impl ConnectionTasks {
+    fn spawn(&mut self, task: impl Future<Output = BackboneError> + Send + 'static) {
+        let task: Task<BackboneError> = Box::pin(task);
+        self.0.spawn(task);
+    }
+}
+
 impl ClusterSession {
     /// Connects to the first server from the one at `server` on, and leaves there the place of the
     /// server after it.
@@ -178,7 +190,7 @@ impl ClusterSession {
         let mut tasks = self.begin(shared, broker, rights);
         shared.join(outgoing.clone());
         let end = tokio::select! {
-            end = tasks.join_next() => Some(match end {
+            end = tasks.0.join_next() => Some(match end {
                 Some(Ok(end)) => end,
                 _ => BackboneError::Lost("a task has failed".to_owned()),
             }),
@@ -199,7 +211,7 @@ impl ClusterSession {
             };
             let _ = tokio::time::timeout(END_TIME_MAX, leaving).await;
         }
-        tasks.shutdown().await;
+        tasks.0.shutdown().await;
         // Publications that waited for this connection are lost.
         broker.note_backbone_drops(outgoing.messages() as u64);
         end
@@ -211,8 +223,8 @@ impl ClusterSession {
         shared: &Arc<Shared>,
         broker: &Broker,
         rights: &Arc<dyn OwnerRights>,
-    ) -> JoinSet<BackboneError> {
-        let mut tasks = JoinSet::new();
+    ) -> ConnectionTasks {
+        let mut tasks = ConnectionTasks::default();
         let client = self.client;
         let (new_subscriptions, subscriptions) = mpsc::channel(NEW_SUBSCRIPTIONS_MAX);
         tasks.spawn(observe(shared.clone(), broker.clone(), self.events));
@@ -280,7 +292,7 @@ fn follow_log(
     broker: &Broker,
     context: &Context,
     streams: Vec<LogStream>,
-    tasks: &mut JoinSet<BackboneError>,
+    tasks: &mut ConnectionTasks,
 ) {
     for (partition, stream) in shared.log.partitions.iter().zip(streams) {
         let context = context.clone();

@@ -62,7 +62,7 @@ impl Port {
         socket.set_nonblocking(true)?;
         let socket = Arc::new(UdpSocket::from_std(socket)?);
         let waiting = Arc::default();
-        let receiver = tokio::spawn(receive(Arc::clone(&socket), Arc::clone(&waiting)));
+        let receiver = gatepost_tasks::spawn(receive(Arc::clone(&socket), Arc::clone(&waiting)));
         Ok(Self {
             socket,
             waiting,

@@ -116,7 +116,7 @@ impl Resolver {
         let servers = self.0.servers.clone();
         let server_timeout = self.0.server_timeout;
         let list = list.map(|list| (list.to_owned(), Arc::clone(&self.0.silence)));
-        thread.runtime.spawn(async move {
+        gatepost_tasks::spawn_on(&thread.runtime, async move {
             let resolved =
                 query_servers(&transport, &servers, server_timeout, &question, deadline).await;
             if let Some((list, silence)) = list {

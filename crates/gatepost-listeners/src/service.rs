@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatepost_message::Peer;
+use gatepost_tasks::Task;
 use tokio::sync::watch;
 
 use crate::acceptor::{AcceptedSocket, Acceptor, RegisteredListener};
@@ -32,6 +33,10 @@ pub(crate) struct NewConnection {
     pub(crate) shutdown: watch::Receiver<bool>,
 }
 
+/// Handles an accepted connection at once, or returns the task that serves it. Not generic, so that
+/// all listeners share one loop.
+pub(crate) type TakeConnection = dyn Fn(AcceptedSocket, Peer) -> Option<Task> + Send + Sync;
+
 /// Accepts until `shutdown` becomes true. `serve` returns the future that serves a connection; each
 /// holds a clone of `shutdown` until it has ended.
 pub(crate) async fn accept<S, F>(
@@ -51,7 +56,7 @@ pub(crate) async fn accept<S, F>(
         let admitted = admission.admit_accepted(&accepted, peer)?;
         let (serve, shutdown) = (Arc::clone(&serve), shutdown.clone());
         let admission = admission.clone();
-        Some(async move {
+        let serving: Task = Box::pin(async move {
             match accepted.open(peer).await {
                 Ok((stream, client)) => {
                     let admitted = admission.admit_proxied(admitted, peer, client);
@@ -72,25 +77,22 @@ pub(crate) async fn accept<S, F>(
                     );
                 }
             }
-        })
+        });
+        Some(serving)
     };
-    on_every_worker(name, acceptor, &workers, down, take).await;
+    on_every_worker(name, acceptor, &workers, down, Arc::new(take)).await;
 }
 
 /// Makes every worker accept until `shutdown` becomes true. `take` either handles a connection at
 /// once, or returns the future that serves it, which opens it on the worker where it runs. A caller
 /// that waits for connections to end must keep `workers` until then.
-pub(crate) async fn on_every_worker<T, F>(
+pub(crate) async fn on_every_worker(
     name: &'static str,
     acceptor: Acceptor,
     workers: &Workers,
     shutdown: watch::Receiver<bool>,
-    take: T,
-) where
-    T: Fn(AcceptedSocket, Peer) -> Option<F> + Send + Sync + 'static,
-    F: Future<Output = ()> + Send + 'static,
-{
-    let take = Arc::new(take);
+    take: Arc<TakeConnection>,
+) {
     let sockets = acceptor.share(workers.count());
     let loops: Vec<_> = sockets
         .into_iter()
@@ -120,16 +122,14 @@ pub(crate) async fn on_every_worker<T, F>(
     }
 }
 
-async fn accept_here<F>(
+async fn accept_here(
     name: &'static str,
     socket: &RegisteredListener,
     worker: usize,
     workers: &Workers,
     mut shutdown: watch::Receiver<bool>,
-    take: &(impl Fn(AcceptedSocket, Peer) -> Option<F> + Send + Sync),
-) where
-    F: Future<Output = ()> + Send + 'static,
-{
+    take: &TakeConnection,
+) {
     let mut down = pin!(shutdown.wait_for(|&down| down));
     let mut taken = 0_u32;
     let failures = LogThrottle::default();

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use gatepost_tasks::Task;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
@@ -147,19 +148,14 @@ impl Workers {
     {
         let handles = &self.inner.handles;
         let handle = &handles[worker % handles.len()];
-        handle.spawn(async move { make().await })
+        gatepost_tasks::spawn_on(handle, async move { make().await })
     }
 
     /// Serves a connection that the worker `here` has accepted: there, or by one that has
     /// clearly less to do.
-    pub(crate) fn serve<F>(&self, here: usize, connection: F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    pub(crate) fn serve(&self, here: usize, connection: Task) {
         let worker = self.place(here);
         let share = LoadShare::of(&self.inner.loads[worker]);
-        // Boxed: a future that takes another one by value has room for it twice.
-        let connection = Box::pin(connection);
         self.inner.handles[worker].spawn(async move {
             connection.await;
             drop(share);
@@ -252,11 +248,12 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         for _ in 0..connections {
             let sender = sender.clone();
-            workers.serve(0, async move {
+            let connection = async move {
                 let name = std::thread::current().name().unwrap_or_default().to_owned();
                 sender.send(name).expect("the test listens");
                 std::future::pending::<()>().await;
-            });
+            };
+            workers.serve(0, Box::pin(connection));
         }
         receiver.iter().take(connections).collect()
     }
@@ -274,7 +271,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel::<()>();
         for _ in 0..10 {
             let sender = sender.clone();
-            workers.serve(0, async move { drop(sender) });
+            workers.serve(0, Box::pin(async move { drop(sender) }));
         }
         drop(sender);
         assert!(receiver.iter().next().is_none());

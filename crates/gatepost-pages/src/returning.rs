@@ -42,7 +42,7 @@ impl ReturnQueue {
 
 fn start() -> UnboundedSender<ReturnedJob> {
     let (sender, mut receiver) = unbounded_channel::<ReturnedJob>();
-    tokio::spawn(async move {
+    gatepost_tasks::spawn(async move {
         while let Some(delivery) = receiver.recv().await {
             delivery();
         }

@@ -174,7 +174,7 @@ impl Sinks {
         for (name, removed) in before {
             removed.stop.send_replace(true);
             let broker = core.broker.clone();
-            core.runtime.spawn(async move {
+            gatepost_tasks::spawn_on(&core.runtime, async move {
                 if let Some(task) = removed.task {
                     let _ = task.await;
                 }
@@ -216,7 +216,7 @@ impl Sinks {
         };
         (running.kind, running.target) = work.named();
         let is_enabled = settings.enabled;
-        running.task = Some(core.runtime.spawn(async move {
+        running.task = Some(gatepost_tasks::spawn_on(&core.runtime, async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
@@ -300,9 +300,9 @@ impl Sinks {
             if session.user.is_none() && name.is_some_and(|name| !is_known(name) && !is_push(name))
             {
                 let broker = broker.clone();
-                self.0
-                    .runtime
-                    .spawn(async move { end_session(&broker, &session.client).await });
+                gatepost_tasks::spawn_on(&self.0.runtime, async move {
+                    end_session(&broker, &session.client).await;
+                });
             }
         }
     }

@@ -98,7 +98,7 @@ impl MoveContext {
                 // The others join in a later pause.
                 for request in batch.drain(..) {
                     let adoptions = self.adoptions.clone();
-                    tokio::spawn(async move {
+                    gatepost_tasks::spawn(async move {
                         tokio::time::sleep(REACHED_EVERY).await;
                         let _ = adoptions.send(request).await;
                     });
@@ -215,7 +215,7 @@ impl MoveContext {
         let context = self.clone();
         // The end of the connection does not end this wait: the session is here until its commit
         // has failed.
-        tokio::spawn(async move {
+        gatepost_tasks::spawn(async move {
             let stored = match adopted {
                 Ok(ticket) => ticket.committed().await,
                 Err(error) => Err(error),

@@ -315,7 +315,7 @@ impl SessionClaim<'_> {
         let (context, name) = (self.context.clone(), self.name.clone());
         let ownership = ownership.clone();
         // The client does not wait for this.
-        tokio::spawn(async move {
+        gatepost_tasks::spawn(async move {
             for &(node, wanted) in &ownership.sources {
                 context
                     .remove_content(node, &name, wanted, ownership.claim)

@@ -22,6 +22,7 @@ use async_nats::Client;
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{Context, kv};
 use gatepost_broker::{Broker, OwnerRights};
+use gatepost_tasks::Task;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -137,7 +138,8 @@ async fn serve(context: &MoveContext, mut used: UsedQueues) -> BackboneError {
         tokio::select! {
             Some(request) = queues.requests.recv(), if claims.len() < CLAIMS_MAX => {
                 let context = context.clone();
-                claims.spawn(async move { claiming::claim(context, request).await });
+                let claim: Task = Box::pin(claiming::claim(context, request));
+                claims.spawn(claim);
             }
             Some(name) = queues.replacements.recv() => {
                 if let Err(error) = context.announce_replaced(&name, 0).await {
@@ -146,11 +148,15 @@ async fn serve(context: &MoveContext, mut used: UsedQueues) -> BackboneError {
             }
             Some(name) = queues.began.recv() => {
                 let context = context.clone();
-                claims.spawn(async move { reconciling::enter(&context, &name).await });
+                let enter: Task =
+                    Box::pin(async move { reconciling::enter(&context, &name).await });
+                claims.spawn(enter);
             }
             Some((name, claim)) = queues.ended.recv() => {
                 let context = context.clone();
-                claims.spawn(async move { reconciling::forget(&context, &name, claim).await });
+                let forget: Task =
+                    Box::pin(async move { reconciling::forget(&context, &name, claim).await });
+                claims.spawn(forget);
             }
             Some(_) = claims.join_next() => {}
             else => return lost(),

@@ -8,6 +8,7 @@ use async_nats::{Message, Subject, Subscriber};
 use futures_util::StreamExt as _;
 use gatepost_broker::SessionRelease;
 use gatepost_store::Ticket;
+use gatepost_tasks::Task;
 use tokio::task::JoinSet;
 
 use super::MoveContext;
@@ -44,7 +45,9 @@ pub(super) async fn run(context: MoveContext, mut questions: Subscriber) -> Back
                     Ok(question) => {
                         let due = context.answer_to(&question);
                         let context = context.clone();
-                        answers.spawn(async move { context.send(reply, question, due).await });
+                        let answer: Task =
+                            Box::pin(async move { context.send(reply, question, due).await });
+                        answers.spawn(answer);
                     }
                     Err(error) => context.shared.note_malformed(error),
                 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_broker::{ClaimError, SessionAbsence, SessionWill};
 use gatepost_store::StoreChange;
+use gatepost_tasks::Task;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -173,7 +174,8 @@ async fn run_all(
             && let Some(one) = all.pop()
         {
             let work = work.clone();
-            tasks.spawn(async move { work.take(one).await });
+            let take: Task<_> = Box::pin(async move { work.take(one).await });
+            tasks.spawn(take);
         }
         match tasks.join_next().await {
             Some(Ok(is_taken)) => taken += usize::from(is_taken?),

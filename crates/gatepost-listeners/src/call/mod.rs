@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
+use gatepost_tasks::Task;
 use tokio::sync::watch;
 
 use crate::acceptor::{AcceptedSocket, Acceptor};
@@ -70,17 +71,21 @@ impl ListenerContext for CallContext {
 }
 
 /// Serves connections until `shutdown` becomes true; then each ends with its present call.
-pub async fn serve(
+pub fn serve(
     acceptor: Acceptor,
     context: Arc<CallContext>,
     workers: Workers,
     shutdown: watch::Receiver<bool>,
-) {
-    acceptor.defer_until_first_bytes();
-    let down = shutdown.clone();
-    let take = move |accepted: AcceptedSocket, peer: Peer| {
-        let continuation = immediate::answer(&context, accepted, peer)?;
-        Some(continuation.serve(Arc::clone(&context), shutdown.clone()))
-    };
-    service::on_every_worker("call", acceptor, &workers, down, take).await;
+) -> Task {
+    Box::pin(async move {
+        acceptor.defer_until_first_bytes();
+        let down = shutdown.clone();
+        let take = move |accepted: AcceptedSocket, peer: Peer| {
+            let continuation = immediate::answer(&context, accepted, peer)?;
+            let serving: Task =
+                Box::pin(continuation.serve(Arc::clone(&context), shutdown.clone()));
+            Some(serving)
+        };
+        service::on_every_worker("call", acceptor, &workers, down, Arc::new(take)).await;
+    })
 }

@@ -42,6 +42,7 @@ mod websocket_handshake;
 use std::sync::Arc;
 
 use gatepost_message::Peer;
+use gatepost_tasks::Task;
 use tokio::sync::{mpsc, watch};
 
 use crate::acceptor::{AcceptedSocket, Acceptor};
@@ -76,35 +77,40 @@ pub mod parsers {
 }
 
 /// Accepts connections until `shutdown` becomes true, then lets requests in progress finish.
-pub async fn serve(
+pub fn serve(
     acceptor: Acceptor,
     context: Arc<HttpContext>,
     workers: Workers,
     shutdown: watch::Receiver<bool>,
-) {
-    acceptor.defer_until_first_bytes();
-    // Each connection holds a sender, so the receiver is notified when the last connection has
-    // ended.
-    let (alive, mut all_gone) = mpsc::channel::<()>(1);
-    let shared = Arc::clone(&context);
-    let take = move |accepted: AcceptedSocket, peer: Peer| {
-        let admitted = shared.limits.admission.admit_accepted(&accepted, peer)?;
-        if admitted.is_err() && !accepted.is_from_proxy(peer) {
-            // The connection's protocol is not known yet, so no reply is possible.
-            return None;
-        }
-        let connection = driver::answer_at_once(&shared, accepted, peer)?;
-        let (context, alive) = (Arc::clone(&shared), alive.clone());
-        Some(async move {
-            if let Err(error) = connection.serve(peer, context, admitted).await {
-                tracing::debug!(target: "http", "{peer}: {error}");
+) -> Task {
+    Box::pin(async move {
+        acceptor.defer_until_first_bytes();
+        // Each connection holds a sender, so the receiver is notified when the last connection has
+        // ended.
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let shared = Arc::clone(&context);
+        let take = move |accepted: AcceptedSocket, peer: Peer| {
+            let admitted = shared.limits.admission.admit_accepted(&accepted, peer)?;
+            if admitted.is_err() && !accepted.is_from_proxy(peer) {
+                // The connection's protocol is not known yet, so no reply is possible.
+                return None;
             }
-            drop(alive);
-        })
-    };
-    service::on_every_worker("http", acceptor, &workers, shutdown.clone(), take).await;
-    context.drain.begin();
-    let _ = tokio::time::timeout(context.settings.drain_timeout.duration(), all_gone.recv()).await;
-    // The server ends when the last one is dropped.
-    drop(shutdown);
+            let connection = driver::answer_at_once(&shared, accepted, peer)?;
+            let (context, alive) = (Arc::clone(&shared), alive.clone());
+            let serving: Task = Box::pin(async move {
+                if let Err(error) = connection.serve(peer, context, admitted).await {
+                    tracing::debug!(target: "http", "{peer}: {error}");
+                }
+                drop(alive);
+            });
+            Some(serving)
+        };
+        service::on_every_worker("http", acceptor, &workers, shutdown.clone(), Arc::new(take))
+            .await;
+        context.drain.begin();
+        let _ =
+            tokio::time::timeout(context.settings.drain_timeout.duration(), all_gone.recv()).await;
+        // The server ends when the last one is dropped.
+        drop(shutdown);
+    })
 }

@@ -19,6 +19,7 @@ mod verdicts;
 use std::sync::Arc;
 
 use gatepost_gateway::Gateway;
+use gatepost_tasks::Task;
 use tokio::sync::watch;
 
 pub use settings::{MilterSettings, QuarantinePlace};
@@ -87,15 +88,17 @@ impl ListenerContext for MilterContext {
 
 /// Serves connections until `shutdown` becomes true; open connections end after their present
 /// message.
-pub async fn serve(
+pub fn serve(
     acceptor: Acceptor,
     context: Arc<MilterContext>,
     workers: Workers,
     shutdown: watch::Receiver<bool>,
-) {
-    let admission = context.limits.admission.clone();
-    let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
-    service::accept("milter", acceptor, workers, admission, shutdown, connection).await;
+) -> Task {
+    Box::pin(async move {
+        let admission = context.limits.admission.clone();
+        let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
+        service::accept("milter", acceptor, workers, admission, shutdown, connection).await;
+    })
 }
 
 async fn serve_connection(arrival: NewConnection, context: Arc<MilterContext>) {

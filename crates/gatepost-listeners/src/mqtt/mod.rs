@@ -41,6 +41,7 @@ use std::time::Duration;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
+use gatepost_tasks::Task;
 use gatepost_users::{Identity, ListenerAuth, Users};
 use tokio::sync::watch;
 
@@ -142,32 +143,36 @@ pub async fn follow_users(broker: Broker, users: Users) {
 
 /// Accepts connections until `shutdown` becomes true, spreading them over `workers`; then waits
 /// a little for those that the broker ends.
-pub async fn serve(
+pub fn serve(
     acceptor: Acceptor,
     context: Arc<MqttContext>,
     workers: Workers,
     shutdown: watch::Receiver<bool>,
-) {
-    let shared = Arc::clone(&context);
-    let take = move |accepted: AcceptedSocket, peer| {
-        let context = Arc::clone(&shared);
-        let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
-        Some(async move {
-            let opening = Box::pin(open(accepted, peer, admitted, context));
-            if let Some(serving) = opening.await {
-                serving.await;
+) -> Task {
+    Box::pin(async move {
+        let shared = Arc::clone(&context);
+        let take = move |accepted: AcceptedSocket, peer| {
+            let context = Arc::clone(&shared);
+            let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
+            let serving: Task = Box::pin(async move {
+                let opening = Box::pin(open(accepted, peer, admitted, context));
+                if let Some(serving) = opening.await {
+                    serving.await;
+                }
+            });
+            Some(serving)
+        };
+        service::on_every_worker("mqtt", acceptor, &workers, shutdown.clone(), Arc::new(take))
+            .await;
+        let drained = async {
+            while context.limits.admission.open() > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-        })
-    };
-    service::on_every_worker("mqtt", acceptor, &workers, shutdown.clone(), take).await;
-    let drained = async {
-        while context.limits.admission.open() > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
-    // The server ends when the last receiver is dropped.
-    drop(shutdown);
+        };
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
+        // The server ends when the last receiver is dropped.
+        drop(shutdown);
+    })
 }
 
 async fn open(

@@ -159,7 +159,7 @@ impl PublishingState {
         if self.judging.is_none() && self.waiting.is_empty() {
             return;
         }
-        tokio::spawn(async move {
+        gatepost_tasks::spawn(async move {
             if let Some(judging) = self.judging.take() {
                 let judged = judging.await;
                 self.settle(&judged, on_reject);

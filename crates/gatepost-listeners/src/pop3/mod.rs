@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use gatepost_store::Store;
+use gatepost_tasks::Task;
 use gatepost_users::ListenerAuth;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -98,15 +99,17 @@ impl Drop for MaildropLock {
 
 /// Serves connections until `shutdown` becomes true; open connections end after their present
 /// command.
-pub async fn serve(
+pub fn serve(
     acceptor: Acceptor,
     context: Arc<Pop3Context>,
     workers: Workers,
     shutdown: watch::Receiver<bool>,
-) {
-    let admission = context.limits.admission.clone();
-    let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
-    service::accept("pop3", acceptor, workers, admission, shutdown, connection).await;
+) -> Task {
+    Box::pin(async move {
+        let admission = context.limits.admission.clone();
+        let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
+        service::accept("pop3", acceptor, workers, admission, shutdown, connection).await;
+    })
 }
 
 async fn serve_connection(arrival: NewConnection, context: Arc<Pop3Context>) {

@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use gatepost_gateway::Gateway;
 use gatepost_store::Store;
+use gatepost_tasks::Task;
 use gatepost_users::ListenerAuth;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -183,16 +184,18 @@ impl ListenerContext for SmtpContext {
 
 /// Serves connections until `shutdown` becomes true; open connections receive a 421 at their next
 /// command.
-pub async fn serve(
+pub fn serve(
     acceptor: Acceptor,
     context: Arc<SmtpContext>,
     workers: Workers,
     shutdown: watch::Receiver<bool>,
-) {
-    let admission = context.limits.admission.clone();
-    let name = context.dialect.listener().name();
-    let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
-    service::accept(name, acceptor, workers, admission, shutdown, connection).await;
+) -> Task {
+    Box::pin(async move {
+        let admission = context.limits.admission.clone();
+        let name = context.dialect.listener().name();
+        let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
+        service::accept(name, acceptor, workers, admission, shutdown, connection).await;
+    })
 }
 
 async fn serve_connection(arrival: NewConnection, context: Arc<SmtpContext>) {

@@ -340,7 +340,7 @@ impl SpamdConnection {
             Ok([]) if self.has_ended() => {}
             Ok(rest) => {
                 let rest = rest.to_vec();
-                worker.spawn(async move {
+                gatepost_tasks::spawn_on(worker, async move {
                     let peer = self.peer;
                     let written = self.write(&rest).await;
                     let ended = match written {

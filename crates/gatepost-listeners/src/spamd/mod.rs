@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
+use gatepost_tasks::Task;
 use tokio::sync::watch;
 
 use crate::acceptor::{AcceptedSocket, Acceptor};
@@ -53,23 +54,26 @@ impl ListenerContext for SpamdContext {
 }
 
 /// Serves connections until `shutdown` becomes true; requests in progress are answered.
-pub async fn serve(
+pub fn serve(
     acceptor: Acceptor,
     context: Arc<SpamdContext>,
     workers: Workers,
     shutdown: watch::Receiver<bool>,
-) {
-    acceptor.defer_until_first_bytes();
-    let down = shutdown.clone();
-    let take = move |accepted: AcceptedSocket, peer: Peer| {
-        let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
-        let (context, shutdown) = (Arc::clone(&context), shutdown.clone());
-        Some(async move {
-            let served = connection::serve(accepted, (peer, admitted), context, shutdown).await;
-            if let Err(error) = served {
-                connection::note_broken(peer, &error);
-            }
-        })
-    };
-    service::on_every_worker("spamd", acceptor, &workers, down, take).await;
+) -> Task {
+    Box::pin(async move {
+        acceptor.defer_until_first_bytes();
+        let down = shutdown.clone();
+        let take = move |accepted: AcceptedSocket, peer: Peer| {
+            let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
+            let (context, shutdown) = (Arc::clone(&context), shutdown.clone());
+            let serving: Task = Box::pin(async move {
+                let served = connection::serve(accepted, (peer, admitted), context, shutdown).await;
+                if let Err(error) = served {
+                    connection::note_broken(peer, &error);
+                }
+            });
+            Some(serving)
+        };
+        service::on_every_worker("spamd", acceptor, &workers, down, Arc::new(take)).await;
+    })
 }

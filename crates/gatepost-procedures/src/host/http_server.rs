@@ -203,7 +203,9 @@ where
         .await
         .map_err(failed)?;
     // The task ends with the sender and the response; its errors are reported by the request too.
-    tokio::spawn(connection);
+    gatepost_tasks::spawn(async move {
+        let _ = connection.await;
+    });
     Ok(sender)
 }
 

@@ -45,7 +45,7 @@ impl HostNetwork {
         let answer = Arc::new(Mutex::new(PendingOutcome::Awaited(None)));
         let sender = OutcomeSender(Arc::clone(&answer));
         let task = self.thread().map(|thread| {
-            let task = thread.runtime.spawn(async move {
+            let task = gatepost_tasks::spawn_on(&thread.runtime, async move {
                 let outcome = timeout_at(deadline.into(), request).await;
                 sender.send(outcome.ok());
             });

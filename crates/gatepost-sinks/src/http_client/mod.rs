@@ -180,7 +180,7 @@ where
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // The task ends with the sender and the response; its errors are reported by the request too.
-    tokio::spawn(async move {
+    gatepost_tasks::spawn(async move {
         let _ = connection.await;
     });
     Ok(sender)

@@ -89,10 +89,7 @@ impl WebPush {
             }
         }
         let sweeping = web_push.clone();
-        web_push
-            .0
-            .runtime
-            .spawn(async move { sweeping.sweep().await });
+        gatepost_tasks::spawn_on(&web_push.0.runtime, async move { sweeping.sweep().await });
         Ok(web_push)
     }
 
@@ -217,7 +214,7 @@ impl WebPush {
         };
         let (this, id) = (self.clone(), id.to_owned());
         let own = Arc::clone(&progress);
-        let task = core.runtime.spawn(async move {
+        let task = gatepost_tasks::spawn_on(&core.runtime, async move {
             if let Some(earlier) = earlier {
                 earlier.stop.send_replace(true);
                 let _ = earlier.task.await;
@@ -276,7 +273,7 @@ impl WebPush {
         });
         removed.stop.send_replace(true);
         let broker = core.broker.clone();
-        core.runtime.spawn(async move {
+        gatepost_tasks::spawn_on(&core.runtime, async move {
             let _ = removed.task.await;
             end_session(&broker, &client_id(&removed.subscription.session)).await;
         });
@@ -354,7 +351,9 @@ pub(crate) fn end_unknown_sessions(broker: &Broker, runtime: &Handle, known: Opt
         let is_push = session.user.is_none() && session.client.starts_with(&prefix);
         if is_push && !known.contains(&*session.client) {
             let broker = broker.clone();
-            runtime.spawn(async move { end_session(&broker, &session.client).await });
+            gatepost_tasks::spawn_on(runtime, async move {
+                end_session(&broker, &session.client).await;
+            });
         }
     }
 }

@@ -38,7 +38,7 @@ pub(super) async fn open_broker(
         running.stop().await;
         return Err(error.into());
     }
-    tokio::spawn(log_findings(config.clone()));
+    gatepost_tasks::spawn(log_findings(config.clone()));
     Ok((broker, Some(running)))
 }
 

@@ -75,7 +75,7 @@ impl Encryption {
     pub(crate) fn follow(&self) {
         for (_, tls) in &self.listeners {
             let tls = tls.clone();
-            tokio::spawn(async move { tls.follow().await });
+            gatepost_tasks::spawn(async move { tls.follow().await });
         }
     }
 

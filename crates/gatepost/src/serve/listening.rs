@@ -1,8 +1,6 @@
 //! The listeners: every configured address is opened before the first is served, so that a start
 //! opens all addresses or none.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +20,7 @@ use gatepost_listeners::workers::Workers;
 use gatepost_message::Listener;
 use gatepost_operations::Operations;
 use gatepost_settings::Bind;
+use gatepost_tasks::Task;
 use gatepost_users::Users;
 use tokio::sync::watch;
 
@@ -58,27 +57,24 @@ impl std::fmt::Display for ListenerAddress {
     }
 }
 
-type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// One protocol: the function that serves a socket, and the number of connections.
 struct Protocol {
-    serve: Box<dyn Fn(Acceptor, Workers, watch::Receiver<bool>) -> Served>,
+    serve: Box<dyn Fn(Acceptor, Workers, watch::Receiver<bool>) -> Task>,
     connections: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl Protocol {
-    fn new<C, F>(
+    fn new<C>(
         context: &Arc<C>,
-        serve: fn(Acceptor, Arc<C>, Workers, watch::Receiver<bool>) -> F,
+        serve: fn(Acceptor, Arc<C>, Workers, watch::Receiver<bool>) -> Task,
     ) -> Self
     where
         C: ListenerContext + Send + Sync + 'static,
-        F: Future<Output = ()> + Send + 'static,
     {
         let (served, counted) = (context.clone(), context.clone());
         Self {
             serve: Box::new(move |acceptor, workers, down| {
-                Box::pin(serve(acceptor, served.clone(), workers, down))
+                serve(acceptor, served.clone(), workers, down)
             }),
             connections: Arc::new(move || counted.limits().admission.open().into()),
         }
@@ -202,7 +198,7 @@ impl OpenListeners {
                 speaks_tls: bound.speaks_tls,
                 bind,
             });
-            tokio::spawn((protocol.serve)(acceptor, workers.clone(), down.clone()));
+            gatepost_tasks::spawn((protocol.serve)(acceptor, workers.clone(), down.clone()));
         }
         Ok(Self {
             http: protocols.http_context,

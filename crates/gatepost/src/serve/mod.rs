@@ -91,7 +91,7 @@ fn start(
         .map_err(StartError::Threads)?
         .block_on(async {
             let log = log_limit.recent();
-            tokio::spawn(log_limit.report());
+            gatepost_tasks::spawn(log_limit.report());
             Box::pin(serve(
                 config, layers, source, encryption, bound, notifier, log,
             ))

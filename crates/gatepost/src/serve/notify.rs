@@ -86,9 +86,9 @@ impl Notifier {
         if self.socket.is_none() {
             return;
         }
-        tokio::spawn(self.clone().report(broker, procedures));
+        gatepost_tasks::spawn(self.clone().report(broker, procedures));
         if let Some(period) = self.watchdog {
-            tokio::spawn(self.clone().feed(period, workers));
+            gatepost_tasks::spawn(self.clone().feed(period, workers));
         }
     }
 

@@ -173,15 +173,15 @@ impl Services {
     /// bans, and returns memory.
     pub(super) fn start_upkeep(&self) {
         let (users, broker) = (&self.users, &self.broker);
-        tokio::spawn(self.stats.clone().run());
-        tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
+        gatepost_tasks::spawn(self.stats.clone().run());
+        gatepost_tasks::spawn(mqtt::follow_users(broker.clone(), users.clone()));
         publish_refusals(broker, users.clone());
-        tokio::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
-        tokio::spawn(forget_senders(self.gateway.clone(), users.clone()));
+        gatepost_tasks::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
+        gatepost_tasks::spawn(forget_senders(self.gateway.clone(), users.clone()));
         let users = users.clone();
-        tokio::spawn(async move { users.follow().await });
-        tokio::spawn(sweep_bans(self.bans.clone()));
-        tokio::spawn(memory::return_memory_periodically());
+        gatepost_tasks::spawn(async move { users.follow().await });
+        gatepost_tasks::spawn(sweep_bans(self.bans.clone()));
+        gatepost_tasks::spawn(memory::return_memory_periodically());
     }
 
     /// Starts the tasks of the broker, of delayed messages and of digests, which end before the
@@ -197,7 +197,7 @@ impl Services {
         });
         let (broker, delayed) = (self.broker.clone(), self.delayed.clone());
         let gateway = self.gateway.clone();
-        tokio::spawn(async move {
+        gatepost_tasks::spawn(async move {
             tokio::join!(
                 delayed.run(is_down.clone()),
                 gateway.remove_expired_files(is_down.clone()),
