@@ -6,14 +6,16 @@ use std::collections::{HashMap, HashSet};
 use gatepost_broker::InterestBarrier;
 use gatepost_message::TopicFilter;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
+
+use crate::confirmed_changes::ConfirmedChanges;
 
 /// The filters, and the changes that are to be announced.
 pub(crate) struct Interest {
     state: Mutex<InterestState>,
     changed: Notify,
     /// The number of changes that the other nodes know.
-    known: watch::Sender<u64>,
+    known: ConfirmedChanges,
 }
 
 #[derive(Default)]
@@ -40,7 +42,7 @@ impl Interest {
         Self {
             state: Mutex::default(),
             changed: Notify::new(),
-            known: watch::Sender::new(0),
+            known: ConfirmedChanges::new(),
         }
     }
 
@@ -62,8 +64,7 @@ impl Interest {
     /// The wait until all changes so far are known; `None` where nothing is to be waited for.
     pub(crate) fn barrier(&self) -> Option<InterestBarrier> {
         let state = self.state.lock();
-        let barrier = InterestBarrier::new(self.known.subscribe(), state.number);
-        (state.is_followed && !barrier.is_reached()).then_some(barrier)
+        self.known.barrier(state.number, state.is_followed)
     }
 
     /// A connection begins: everything is to be announced to it.
@@ -95,7 +96,7 @@ impl Interest {
 
     /// The other nodes know so many changes.
     pub(crate) fn confirm(&self, number: u64) {
-        self.known.send_replace(number);
+        self.known.confirm(number);
     }
 
     /// The connection is over: no subscription waits for it.
@@ -103,7 +104,7 @@ impl Interest {
         let mut state = self.state.lock();
         state.is_followed = false;
         state.changes.clear();
-        self.known.send_replace(state.number);
+        self.known.confirm(state.number);
     }
 }
 

@@ -8,6 +8,9 @@
 //!   the subjects of the filters that have subscribers there (`announcing.rs`), and delivers the
 //!   received publications as if they had been published there (`receiving.rs`).
 //! - QoS 1 and 2: publications of all nodes are appended to a log, which each node reads (`log/`).
+//! - A shared subscription with members on several nodes is divided: for each publication, all
+//!   nodes compute from the log which of them serves it (`log/division/`, `group_announcing.rs`,
+//!   `group_reading.rs`).
 //! - Retained messages are also sent to a stream that keeps one message for each topic
 //!   (`retained_stream.rs`, `retained.rs`).
 //! - Persistent sessions move to the node that their client connects to (`moves/`, `moving/`).
@@ -25,10 +28,15 @@
 mod announcing;
 mod backbone;
 mod check;
+mod confirmed_changes;
 mod connection;
+mod division_questions;
 mod duplicates;
 mod encoding;
 mod error;
+mod group_announcing;
+mod group_reading;
+mod groups;
 mod interest;
 mod log;
 mod log_reading;

@@ -10,18 +10,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::State;
+use async_nats::jetstream::{Context, Message};
 use futures_util::{FutureExt as _, StreamExt as _};
 use gatepost_broker::{Broker, OutOfMemory, Publisher};
 use gatepost_message::Publication;
-use gatepost_store::StoreError;
+use gatepost_store::{StoreChange, StoreError};
 
 use crate::encoding::{BundleOrigin, EncodingError};
 use crate::error::BackboneError;
-use crate::log::entry::{self, EntryPublication};
+use crate::group_reading::GroupReader;
+use crate::log::entry::{self, EntryContent, EntryPublication};
 use crate::log::position::LogPosition;
 use crate::log::{Partition, kept};
 use crate::log_streams::LogStream;
@@ -52,12 +53,15 @@ enum ReadEnd {
 pub(crate) async fn read(
     shared: Arc<Shared>,
     broker: Broker,
+    context: Context,
     stream: LogStream,
     partition: Arc<Partition>,
 ) -> BackboneError {
     loop {
+        let (context, partition) = (context.clone(), partition.clone());
         let mut reader = PartitionReader {
             publisher: broker.node_publisher(),
+            groups: GroupReader::open(shared.clone(), broker.clone(), context, partition.clone()),
             shared: shared.clone(),
             partition: partition.clone(),
             reached: None,
@@ -78,6 +82,7 @@ struct PartitionReader {
     publisher: Publisher,
     shared: Arc<Shared>,
     partition: Arc<Partition>,
+    groups: GroupReader,
     /// The position after what was delivered and not flushed.
     reached: Option<LogPosition>,
     position_stored: Instant,
@@ -91,6 +96,11 @@ impl PartitionReader {
     async fn run(&mut self, stream: &LogStream) -> ReadEnd {
         match self.try_run(stream).await {
             Ok(()) => ReadEnd::Engine(BackboneError::Lost("the log ended".to_owned())),
+            // What was delivered is stored with its position, as at any end of a batch.
+            Err(ReadEnd::Engine(error)) => match self.flush(false) {
+                Ok(()) => ReadEnd::Engine(error),
+                Err(end) => end,
+            },
             Err(end) => end,
         }
     }
@@ -99,8 +109,11 @@ impl PartitionReader {
         let LogStream { stream, number } = log;
         let number = *number;
         self.settle_all().await?;
+        self.groups.load(number).map_err(ReadEnd::Store)?;
         let info = stream.get_info().await.map_err(failed)?;
         let position = self.begin(number, &info.state).await?;
+        let completing = self.groups.complete(position).await;
+        self.store(completing.map_err(ReadEnd::Engine)?).await?;
         let config = OrderedConfig {
             deliver_policy: DeliverPolicy::ByStartSequence {
                 start_sequence: position.next_sequence(),
@@ -157,12 +170,14 @@ impl PartitionReader {
                     return Ok(known);
                 }
                 self.note_missed(first - known.next_sequence());
+                self.store(self.groups.miss()).await?;
                 LogPosition::after(stream, first - 1)
             }
             Some(_) => {
                 tracing::error!(target: "backbone", partition = number,
                     "the stream of the log is another one than before; this node reads it from its \
                      beginning");
+                self.store(self.groups.begin_again()).await?;
                 LogPosition::after(stream, state.first_sequence.max(1) - 1)
             }
             // No session of this node is older than its membership.
@@ -191,12 +206,19 @@ impl PartitionReader {
     }
 
     async fn set_position(&self, position: LogPosition) -> Result<LogPosition, ReadEnd> {
-        let change = position.put(self.partition.number);
-        let stored = self.shared.log.store.submit([change]);
-        let ticket = stored.map_err(ReadEnd::Store)?;
-        ticket.committed().await.map_err(ReadEnd::Store)?;
+        self.store(vec![position.put(self.partition.number)])
+            .await?;
         self.partition.progress.set(position);
         Ok(position)
+    }
+
+    async fn store(&self, changes: Vec<StoreChange>) -> Result<(), ReadEnd> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let stored = self.shared.log.store.submit(changes);
+        let ticket = stored.map_err(ReadEnd::Store)?;
+        ticket.committed().await.map_err(ReadEnd::Store)
     }
 
     /// Delivers an entry. While memory is short, the rest of it waits.
@@ -212,10 +234,10 @@ impl PartitionReader {
             return Ok(());
         }
         if sequence > expected {
-            self.pass_over(expected, sequence)?;
+            self.pass_over(expected, sequence).await?;
         }
         let end = LogPosition::after(stream, sequence);
-        let (origin, publications) = match entry::read(message.payload.clone()) {
+        let (origin, content) = match entry::read(message.payload.clone()) {
             Ok(read) => read,
             // A later version understands it: nothing is passed over.
             Err(error @ EncodingError::Version(_)) => return Err(failed(error)),
@@ -223,6 +245,14 @@ impl PartitionReader {
                 self.shared.note_malformed(error);
                 self.reached = Some(end);
                 return Ok(());
+            }
+        };
+        let publications = match content {
+            EntryContent::Publications(publications) => publications,
+            EntryContent::Groups(entry) => {
+                self.groups
+                    .apply(stream, origin, &entry, &mut self.publisher);
+                Vec::new()
             }
         };
         let delivered = reached.map_or(0, |reached| reached.delivered_of(sequence));
@@ -241,6 +271,7 @@ impl PartitionReader {
                 self.shared.log.pause.is_over().await;
             }
         }
+        self.groups.reached(stream, sequence, &mut self.publisher);
         self.reached = Some(end);
         Ok(())
     }
@@ -248,14 +279,21 @@ impl PartitionReader {
     /// Entries are missing before the one that was received: the stream has removed them, or they
     /// were lost on the way. Reading begins again at them; if they are missing then too, they are
     /// passed over.
-    fn pass_over(&mut self, expected: u64, sequence: u64) -> Result<(), ReadEnd> {
+    async fn pass_over(&mut self, expected: u64, sequence: u64) -> Result<(), ReadEnd> {
         self.flush(false)?;
         let number = self.partition.number;
         if self.partition.progress.is_first_gap(expected) {
             return Err(failed(format!("partition {number} lacks entry {expected}")));
         }
         self.note_missed(sequence - expected);
-        Ok(())
+        let position = self.partition.progress.delivered();
+        self.store(self.groups.miss()).await?;
+        // Reading begins again with questions for the division.
+        let stream = position.map_or(0, |position| position.stream);
+        self.set_position(LogPosition::after(stream, sequence - 1))
+            .await?;
+        let text = format!("partition {number} has lost entries up to {sequence}");
+        Err(failed(text))
     }
 
     fn note_missed(&self, entries: u64) {
@@ -270,18 +308,19 @@ impl PartitionReader {
         if publication.topic.is_internal() {
             return Ok(());
         }
-        if origin.node == self.shared.node {
-            self.publisher.deliver_logged(&one.logged)?;
-            if one.is_kept {
-                self.publisher.add_changes([kept::remove(publication.id)]);
-                self.partition.queue.found_in_log(publication.id);
-            }
+        if let Some(group) = &one.logged.group {
+            self.groups
+                .deliver(origin, &one.logged, group, &mut self.publisher)?;
+            self.note_kept(origin, one);
             return Ok(());
         }
-        if one.is_kept && self.partition.queue.is_adopted(publication.id) {
-            self.publisher.add_changes([kept::remove(publication.id)]);
-            self.partition.queue.found_in_log(publication.id);
+        if origin.node == self.shared.node {
+            self.publisher.deliver_logged(&one.logged)?;
+            self.note_kept(origin, one);
+            self.groups.pass_on(&one.logged, &mut self.publisher);
+            return Ok(());
         }
+        self.note_kept(origin, one);
         follow_clock(publication.id);
         let retained = &self.shared.retained;
         let is_retained = |publication: &Publication| {
@@ -291,7 +330,18 @@ impl PartitionReader {
         let publication = Publication::clone(publication);
         self.publisher.publish_logged(publication, is_retained)?;
         self.shared.count_received();
+        self.groups.pass_on(&one.logged, &mut self.publisher);
         Ok(())
+    }
+
+    /// The log has a publication that this node may keep in the database.
+    fn note_kept(&mut self, origin: BundleOrigin, one: &EntryPublication) {
+        let id = one.logged.publication.id;
+        let is_own = origin.node == self.shared.node || self.partition.queue.is_adopted(id);
+        if one.is_kept && is_own {
+            self.publisher.add_changes([kept::remove(id)]);
+            self.partition.queue.found_in_log(id);
+        }
     }
 
     /// Submits what was delivered, with the position after it. A position after entries that
@@ -308,6 +358,7 @@ impl PartitionReader {
                 self.publisher.flush();
                 None
             };
+            self.groups.submitted(ticket.as_ref());
             self.partition.progress.note(
                 position,
                 ticket.transpose().map_err(|error| {
@@ -315,6 +366,9 @@ impl PartitionReader {
                     ReadEnd::Store(error)
                 })?,
             );
+        }
+        if is_idle {
+            self.groups.submitted(None);
         }
         self.partition.progress.settle().map_err(ReadEnd::Store)?;
         let is_due = is_idle || self.position_stored.elapsed() >= POSITION_EVERY;

@@ -61,6 +61,7 @@ fn leave_sessions(shared: &Shared, broker: &Broker) -> Result<(), BackboneError>
     }
     for partition in &shared.log.partitions {
         partition.queue.abandon_kept();
+        partition.groups.abandon_held();
     }
     let store = &shared.log.store;
     let mut removals = Vec::new();

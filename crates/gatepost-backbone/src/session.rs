@@ -15,7 +15,9 @@ use tokio::task::JoinSet;
 use crate::announcing;
 use crate::check;
 use crate::connection::Connection;
+use crate::division_questions;
 use crate::error::BackboneError;
+use crate::group_announcing;
 use crate::log_reading;
 use crate::log_streams::{self, LogStream};
 use crate::log_writing;
@@ -98,6 +100,8 @@ struct ClusterSession {
     claim: Claim,
     /// The questions of other nodes, which begin as soon as they know this one.
     questions: Subscriber,
+    /// The questions for the division of shared subscriptions.
+    division_questions: Subscriber,
     /// The stream of retained messages.
     stream: Stream,
     /// The streams of the log.
@@ -138,6 +142,12 @@ impl ClusterSession {
             .subscribe(shared.subjects.confirmation_requests())
             .await;
         let questions = questions.map_err(|error| BackboneError::request("subscribing", error))?;
+        let division_questions = connection
+            .client
+            .subscribe(shared.subjects.division_questions(shared.node))
+            .await;
+        let division_questions =
+            division_questions.map_err(|error| BackboneError::request("subscribing", error))?;
         if shared.settings.require_sync
             && let Some(server) = check::unsynchronised_server(&shared.settings).await
         {
@@ -168,6 +178,7 @@ impl ClusterSession {
             context,
             claim,
             questions,
+            division_questions,
             stream,
             log,
             own_stream,
@@ -233,11 +244,8 @@ impl ClusterSession {
             broker.clone(),
             subscriptions,
         ));
-        tasks.spawn(announcing::answer(
-            shared.clone(),
-            client.clone(),
-            self.questions,
-        ));
+        let questions = (self.questions, self.division_questions);
+        answer_questions(shared, &client, questions, &mut tasks);
         let interest = shared.interest.follow();
         let announced =
             announcing::run(shared.clone(), client.clone(), new_subscriptions, interest);
@@ -286,6 +294,20 @@ impl ClusterSession {
     }
 }
 
+/// Starts the tasks that answer the questions of other nodes: for confirmations, and for the
+/// division of shared subscriptions.
+fn answer_questions(
+    shared: &Arc<Shared>,
+    client: &Client,
+    (confirmations, divisions): (Subscriber, Subscriber),
+    tasks: &mut ConnectionTasks,
+) {
+    let (nodes, answering) = (shared.clone(), client.clone());
+    tasks.spawn(announcing::answer(nodes, answering, confirmations));
+    let (nodes, answering) = (shared.clone(), client.clone());
+    tasks.spawn(division_questions::answer(nodes, answering, divisions));
+}
+
 /// Starts the tasks that write and read the partitions of the log.
 fn follow_log(
     shared: &Arc<Shared>,
@@ -295,20 +317,25 @@ fn follow_log(
     tasks: &mut ConnectionTasks,
 ) {
     for (partition, stream) in shared.log.partitions.iter().zip(streams) {
-        let context = context.clone();
         let partition = partition.clone();
         tasks.spawn(log_writing::write(
             shared.clone(),
-            context,
+            context.clone(),
             partition.clone(),
         ));
         tasks.spawn(log_reading::read(
             shared.clone(),
             broker.clone(),
+            context.clone(),
             stream,
             partition,
         ));
     }
+    tasks.spawn(group_announcing::run(
+        shared.clone(),
+        broker.clone(),
+        context.clone(),
+    ));
 }
 
 /// Waits until the connection ends, and records the events that the servers report.

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use gatepost_broker::{
-    ClaimWait, InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus, OtherNodes,
-    SessionName, SessionUse,
+    ClaimWait, GroupChange, InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus,
+    OtherNodes, SessionName, SessionUse,
 };
 use gatepost_message::{NodeNumber, Publication, Qos, TopicFilter};
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::encoding::{BundleOrigin, EncodingError};
 use crate::error::BackboneError;
+use crate::groups::OwnGroups;
 use crate::interest::Interest;
 use crate::log::{Log, kept};
 use crate::membership::{KnownNodes, NodeRecord, database_number};
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     epoch: AtomicU64,
     pub(crate) subjects: Subjects,
     pub(crate) interest: Interest,
+    pub(crate) groups: OwnGroups,
     pub(crate) log: Log,
     pub(crate) moves: SessionMoves,
     /// The copy of this node's sessions, for other nodes.
@@ -81,6 +83,7 @@ impl Shared {
             subjects: Subjects::new(&settings.cluster),
             settings,
             interest: Interest::new(),
+            groups: OwnGroups::new(),
             retained: SharedRetained::new(node),
             known_nodes: KnownNodes::new(node),
             outgoing: ArcSwapOption::empty(),
@@ -132,6 +135,11 @@ impl Shared {
         }
     }
 
+    /// Whether a bundle came from this process.
+    pub(crate) const fn is_of_this_run(&self, origin: BundleOrigin) -> bool {
+        origin.node == self.node && origin.run == self.run
+    }
+
     /// A connection begins.
     pub(crate) fn join(&self, outgoing: Arc<OutgoingQueue>) {
         self.outgoing.store(Some(outgoing));
@@ -142,6 +150,7 @@ impl Shared {
     pub(crate) fn leave(&self, reason: &BackboneError) {
         self.outgoing.store(None);
         self.interest.abandon();
+        self.groups.abandon();
         self.known_nodes.forget();
         self.note_trouble(reason.to_string());
     }
@@ -187,7 +196,32 @@ impl OtherNodes for Shared {
     }
 
     fn interest_barrier(&self) -> Option<InterestBarrier> {
-        self.interest.barrier()
+        match (self.interest.barrier(), self.groups.barrier()) {
+            (Some(filters), Some(groups)) => Some(filters.and(groups)),
+            (filters, groups) => filters.or(groups),
+        }
+    }
+
+    fn group_changed(&self, group: &TopicFilter, change: GroupChange) {
+        // First: what is in the second list is removed by who finds members in the first one.
+        self.groups.note(group, change);
+        if change == GroupChange::Emptied {
+            let partitions = self.log.partitions.iter();
+            for partition in partitions.filter(|one| self.log.may_have(one, group)) {
+                partition.groups.emptied.lock().insert(group.clone());
+            }
+        }
+    }
+
+    fn serves_group(&self, group: &TopicFilter, publication: &Publication) -> bool {
+        let partition = self.log.partition_of(&publication.topic);
+        let known = partition.groups.division.read();
+        let chosen = known.division.choose(group, publication.id, None);
+        if publication.qos > Qos::AtMostOnce {
+            return chosen == Some(self.node);
+        }
+        // Without a connection, no other node gets it.
+        chosen.is_none_or(|node| node == self.node) || self.outgoing.load().is_none()
     }
 
     fn begin_retaining(&self, publication: &Publication) {

@@ -97,6 +97,11 @@ impl Subjects {
         format!("{}.sync.answer.{node}", self.cluster)
     }
 
+    /// The subject on which a node is asked for the division of shared subscriptions.
+    pub(crate) fn division_questions(&self, node: u8) -> String {
+        format!("{}.division.ask.{node}", self.cluster)
+    }
+
     /// The subject on which a node is asked for sessions.
     pub(crate) fn session_questions(&self, node: u8) -> String {
         format!("{}.session.ask.{node}", self.cluster)

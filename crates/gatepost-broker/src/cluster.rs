@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use gatepost_message::TopicFilter;
 use gatepost_store::{StoreChange, StoreError, Ticket};
 
 use crate::broker::Broker;
 use crate::counters::DropCause;
+use crate::filter::RequestedFilter;
 use crate::moved_session::{MovedSession, SessionAdoption, SessionRelease};
-use crate::nodes::{ClaimWait, NodesStatus, SessionUse};
+use crate::nodes::{ClaimWait, GroupMembers, NodesStatus, SessionUse};
 use crate::publisher::Publisher;
 use crate::session_name::SessionName;
 
@@ -27,6 +29,16 @@ impl Broker {
     /// The state of the connection to other nodes; `None` for a server on its own.
     pub fn nodes_status(&self) -> Option<NodesStatus> {
         self.0.shared.nodes.as_ref().map(|nodes| nodes.status())
+    }
+
+    /// The members of a shared subscription, `$share/NAME/FILTER`, on this server.
+    pub fn group_members(&self, group: &TopicFilter) -> GroupMembers {
+        let requested = RequestedFilter::new(group.as_str()).ok();
+        let share = requested.and_then(|requested| requested.share);
+        let group = share.and_then(|share| self.0.shared.index.group(&share));
+        group.map_or_else(GroupMembers::default, |group| {
+            GroupMembers::from(&**group.members.read())
+        })
     }
 
     /// Whether this server is one of several.

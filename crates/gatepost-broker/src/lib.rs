@@ -83,8 +83,8 @@ pub use moved_session::{
     MovedDelivery, MovedSession, SessionAbsence, SessionAdoption, SessionRelease,
 };
 pub use nodes::{
-    ClaimError, ClaimWait, InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus,
-    OtherNodes, OutOfMemory, SessionUse,
+    ClaimError, ClaimWait, GroupChange, GroupMembers, InterestBarrier, LiveNode, LoggedBatch,
+    LoggedPublication, NodesStatus, OtherNodes, OutOfMemory, SessionUse,
 };
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
 pub use reader::{LocalSubscription, ReaderOptions};

@@ -15,6 +15,10 @@
 //! So the deliveries to a persistent session and the position in the log up to which they go are
 //! stored together: after a crash of the node nothing is delivered twice or left out.
 //!
+//! A shared subscription may have members on several servers. For each publication the transport
+//! chooses one of these servers, and that server's broker chooses the member
+//! ([`OtherNodes::serves_group`]).
+//!
 //! Invariants:
 //! - A publication of another node is not forwarded: only the publishers of
 //!   [`Broker::node_publisher`] publish it here, and they forward nothing.
@@ -31,6 +35,7 @@ use std::sync::Arc;
 use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{StoreChange, Ticket};
 use serde::Serialize;
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::watch;
 
 use crate::session_name::SessionName;
@@ -44,6 +49,14 @@ pub trait OtherNodes: Send + Sync {
     /// The wait until all changes so far are known to the other nodes; `None` where they are, or
     /// where no other node can be reached.
     fn interest_barrier(&self) -> Option<InterestBarrier>;
+
+    /// Something has changed about the members of a shared subscription on this server, which is
+    /// `$share/NAME/FILTER`. Called under locks of the broker, in the order of these changes.
+    fn group_changed(&self, group: &TopicFilter, change: GroupChange);
+
+    /// Whether the members of this shared subscription on this server get the publication: of the
+    /// servers that have members, one does.
+    fn serves_group(&self, group: &TopicFilter, publication: &Publication) -> bool;
 
     /// A publication of this server is about to be retained. The message that other nodes retain
     /// for this topic must not replace it before [`OtherNodes::forward`] was called with it.
@@ -94,6 +107,28 @@ pub struct LoggedPublication {
     /// The number of the persistent session that published it, which does not receive it under a
     /// subscription with No Local \[MQTT-3.8.3-3\].
     pub session: Option<u64>,
+    /// The shared subscription that it is for alone, `$share/NAME/FILTER`; `None` for all.
+    pub group: Option<TopicFilter>,
+}
+
+/// A change of the members of a shared subscription on this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupChange {
+    /// A session has subscribed.
+    Joined,
+    /// A member has left, and others remain, or one has connected or disconnected.
+    Varied,
+    /// The last member has left.
+    Emptied,
+}
+
+/// The members of a shared subscription on one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupMembers {
+    /// The number of connected members.
+    pub connected: u32,
+    /// The number of all members.
+    pub all: u32,
 }
 
 /// Publications for the log.
@@ -193,29 +228,40 @@ pub struct NodesStatus {
     pub unconfirmed_interest: u64,
 }
 
-/// The wait until the other nodes know of a filter.
+/// The wait until the other nodes know of filters and of members of shared subscriptions.
 #[derive(Debug, Clone)]
-pub struct InterestBarrier {
-    /// The number of changes that the other nodes know.
+pub struct InterestBarrier(SmallVec<[KnownChanges; 2]>);
+
+/// A number of changes, and how many the other nodes know.
+#[derive(Debug, Clone)]
+struct KnownChanges {
     known: watch::Receiver<u64>,
     number: u64,
 }
 
 impl InterestBarrier {
     /// A wait until `known` is at least `number`.
-    pub const fn new(known: watch::Receiver<u64>, number: u64) -> Self {
-        Self { known, number }
+    pub fn new(known: watch::Receiver<u64>, number: u64) -> Self {
+        Self(smallvec![KnownChanges { known, number }])
+    }
+
+    /// Both waits.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
     }
 
     /// Whether the wait is over.
     pub fn is_reached(&self) -> bool {
-        *self.known.borrow() >= self.number
+        self.0.iter().all(|one| *one.known.borrow() >= one.number)
     }
 
     /// Waits. The wait is also over when this server ends.
-    pub async fn reached(mut self) {
-        let number = self.number;
-        let _ = self.known.wait_for(|known| *known >= number).await;
+    pub async fn reached(self) {
+        for KnownChanges { mut known, number } in self.0 {
+            let _ = known.wait_for(|known| *known >= number).await;
+        }
     }
 }
 
@@ -231,6 +277,17 @@ mod tests {
         sender.send_replace(4);
         assert!(!barrier.is_reached());
         sender.send_replace(6);
+        assert!(barrier.is_reached());
+    }
+
+    #[test]
+    fn two_barriers_are_reached_together() {
+        let (one, known) = watch::channel(0);
+        let (other, known_too) = watch::channel(0);
+        let barrier = InterestBarrier::new(known, 1).and(InterestBarrier::new(known_too, 2));
+        one.send_replace(1);
+        assert!(!barrier.is_reached());
+        other.send_replace(2);
         assert!(barrier.is_reached());
     }
 }

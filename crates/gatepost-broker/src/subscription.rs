@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gatepost_message::Qos;
+use gatepost_message::{Qos, TopicFilter};
 use parking_lot::RwLock;
 
 use crate::filter::{DeliveryOptions, SubscribeOptions};
+use crate::nodes::GroupMembers;
 use crate::session::Session;
 use crate::stream_queue::StreamQueue;
 
@@ -51,14 +52,17 @@ impl GroupMember {
 /// The members of a shared subscription (MQTT 5 section 4.8.2).
 pub(crate) struct SharedGroup {
     pub(crate) name: Box<str>,
+    /// The whole shared subscription, `$share/NAME/FILTER`, if other servers have to know it.
+    pub(crate) text: Option<TopicFilter>,
     pub(crate) members: RwLock<Vec<GroupMember>>,
     turn: AtomicUsize,
 }
 
 impl SharedGroup {
-    pub(crate) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str, text: Option<TopicFilter>) -> Self {
         Self {
             name: name.into(),
+            text,
             members: RwLock::default(),
             turn: AtomicUsize::new(0),
         }
@@ -76,6 +80,18 @@ impl SharedGroup {
             .or_else(|| in_turn().find(|member| member.session.is_connected()))
             .or_else(|| in_turn().next())
             .cloned()
+    }
+}
+
+impl From<&[GroupMember]> for GroupMembers {
+    fn from(members: &[GroupMember]) -> Self {
+        let connected = members
+            .iter()
+            .filter(|member| member.session.is_connected());
+        Self {
+            connected: connected.count() as u32,
+            all: members.len() as u32,
+        }
     }
 }
 

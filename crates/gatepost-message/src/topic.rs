@@ -132,6 +132,13 @@ impl AsRef<str> for Topic {
     }
 }
 
+/// Filters are ordered and hashed as their texts are, like topics.
+impl Borrow<str> for TopicFilter {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A subscriber's request: a topic in which `+` stands for one level and a final `#` for the parent
 /// level and everything below it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,17 +1,22 @@
 //! Entries of the log as bytes: publications of one node, each with the session that sent it.
 //!
 //! An entry has the head of a bundle (`encoding.rs`). Each publication is preceded by the number of
-//! its session (8 bytes, 0 for none) and one byte of flags.
+//! its session (8 bytes, 0 for none), one byte of flags, and the shared subscription that it is
+//! for, if it is for one alone. Other entries are about the members of shared subscriptions
+//! (`group_entry.rs`).
 
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use gatepost_broker::LoggedPublication;
 
+use super::group_entry::{self, GroupEntry, IS_ABOUT_GROUPS};
 use crate::encoding::{self, BundleOrigin, EncodingError, Input};
 
 /// The flag of a publication that its node keeps in the database until it has read it back.
 const IS_KEPT: u8 = 1;
+/// The flag of a publication for one shared subscription.
+const IS_FOR_GROUP: u8 = 2;
 /// The bytes before each publication.
 const PREFIX_BYTES: usize = 9;
 
@@ -29,43 +34,78 @@ pub(crate) struct EntryPublication {
     pub(crate) is_kept: bool,
 }
 
+/// The content of an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum EntryContent {
+    Publications(Vec<EntryPublication>),
+    Groups(GroupEntry),
+}
+
+impl EntryContent {
+    /// The publications.
+    pub(crate) fn publications(self) -> Vec<EntryPublication> {
+        match self {
+            Self::Publications(publications) => publications,
+            Self::Groups(_) => Vec::new(),
+        }
+    }
+}
+
 /// The memory of a publication that waits for the log, about.
 pub(crate) fn weight(logged: &LoggedPublication) -> usize {
-    PREFIX_BYTES + encoding::bundle_bytes_min(&logged.publication)
+    let group = logged
+        .group
+        .as_ref()
+        .map_or(0, |group| 4 + group.as_str().len());
+    PREFIX_BYTES + group + encoding::bundle_bytes_min(&logged.publication)
 }
 
 /// Appends a publication to an entry that [`encoding::begin`] began.
 pub(crate) fn push(buffer: &mut BytesMut, logged: &LoggedPublication, is_kept: bool) {
     buffer.put_u64(logged.session.unwrap_or(0));
-    buffer.put_u8(if is_kept { IS_KEPT } else { 0 });
+    let kept = if is_kept { IS_KEPT } else { 0 };
+    let for_group = logged.group.as_ref().map_or(0, |_| IS_FOR_GROUP);
+    buffer.put_u8(kept | for_group);
+    if let Some(group) = &logged.group {
+        group_entry::push_group(buffer, group);
+    }
     encoding::push(buffer, &logged.publication);
 }
 
 /// Reads an entry.
-pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, Vec<EntryPublication>), EncodingError> {
+pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, EntryContent), EncodingError> {
     let mut input = Input::versioned(bytes)?;
     let origin = input.origin()?;
     let mut publications = Vec::new();
     while !input.is_empty() {
         let session = input.u64()?;
         let flags = input.u8()?;
-        if flags & !IS_KEPT != 0 {
+        if flags == IS_ABOUT_GROUPS && publications.is_empty() {
+            return Ok((origin, EntryContent::Groups(GroupEntry::read(input)?)));
+        }
+        if flags & !(IS_KEPT | IS_FOR_GROUP) != 0 {
             return Err(EncodingError::Malformed);
         }
+        let is_for_group = flags & IS_FOR_GROUP != 0;
+        let group = is_for_group
+            .then(|| group_entry::read_group(&mut input))
+            .transpose()?;
         publications.push(EntryPublication {
             logged: LoggedPublication {
                 publication: Arc::new(input.publication()?),
                 session: (session != 0).then_some(session),
+                group,
             },
             is_kept: flags & IS_KEPT != 0,
         });
     }
-    Ok((origin, publications))
+    Ok((origin, EntryContent::Publications(publications)))
 }
 
 #[cfg(test)]
 mod tests {
-    use gatepost_message::{Publication, Qos, Topic};
+    use gatepost_broker::GroupMembers;
+    use gatepost_message::{Publication, Qos, Topic, TopicFilter};
     use proptest::prelude::*;
 
     use super::*;
@@ -76,12 +116,21 @@ mod tests {
         number: 7,
     };
 
-    fn logged(payload: Vec<u8>, session: Option<u64>) -> LoggedPublication {
+    fn group(text: &str) -> TopicFilter {
+        TopicFilter::new(text).expect("a filter")
+    }
+
+    fn logged(
+        payload: Vec<u8>,
+        session: Option<u64>,
+        group: Option<&TopicFilter>,
+    ) -> LoggedPublication {
         let mut publication = Publication::new(Topic::new("a/b").expect("a topic"), payload);
         publication.qos = Qos::ExactlyOnce;
         LoggedPublication {
             publication: Arc::new(publication),
             session,
+            group: group.cloned(),
         }
     }
 
@@ -89,17 +138,37 @@ mod tests {
         #[test]
         fn a_written_entry_reads_back(
             all in proptest::collection::vec(
-                (proptest::collection::vec(any::<u8>(), 0..40), 0_u64..3, any::<bool>()), 0..4,
+                (proptest::collection::vec(any::<u8>(), 0..40), 0_u64..3, any::<[bool; 2]>()), 0..4,
             ),
         ) {
             let mut buffer = encoding::begin(ORIGIN);
             let mut written = Vec::new();
-            for (payload, session, is_kept) in all {
-                let logged = logged(payload, (session > 0).then_some(session));
+            let group = group("$share/g/a/#");
+            for (payload, session, [is_kept, is_for_group]) in all {
+                let group = is_for_group.then_some(&group);
+                let logged = logged(payload, (session > 0).then_some(session), group);
                 push(&mut buffer, &logged, is_kept);
                 written.push(EntryPublication { logged, is_kept });
             }
-            prop_assert_eq!(read(buffer.freeze()), Ok((ORIGIN, written)));
+            let content = EntryContent::Publications(written);
+            prop_assert_eq!(read(buffer.freeze()), Ok((ORIGIN, content)));
+        }
+
+        #[test]
+        fn a_written_group_entry_reads_back(
+            numbers in proptest::collection::vec((any::<u32>(), any::<u32>()), 0..4),
+            gone in proptest::collection::vec(any::<u8>(), 0..4),
+        ) {
+            let group = group("$share/g/a");
+            let of_group = |(connected, all)| (group.clone(), GroupMembers { connected, all });
+            for entry in [
+                GroupEntry::Members(numbers.into_iter().map(of_group).collect()),
+                GroupEntry::Gone(gone),
+                GroupEntry::Restart,
+            ] {
+                let content = EntryContent::Groups(entry.clone());
+                prop_assert_eq!(read(entry.bytes(ORIGIN)), Ok((ORIGIN, content)));
+            }
         }
 
         #[test]
@@ -114,8 +183,8 @@ mod tests {
     fn a_later_versions_flag_is_refused() {
         let mut buffer = encoding::begin(ORIGIN);
         let head = buffer.len();
-        push(&mut buffer, &logged(Vec::new(), None), true);
-        buffer[head + 8] = 2;
+        push(&mut buffer, &logged(Vec::new(), None, None), true);
+        buffer[head + 8] = 8;
         assert_eq!(read(buffer.freeze()), Err(EncodingError::Malformed));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn read(store: &Store) -> Result<Vec<LoggedPublication>, StoreError> 
 /// The publication of a record.
 pub(crate) fn read_value(value: Bytes) -> impl Iterator<Item = LoggedPublication> {
     let publications = match entry::read(value) {
-        Ok((_, publications)) => publications,
+        Ok((_, content)) => content.publications(),
         Err(error) => {
             tracing::error!(target: "backbone", %error,
                 "a publication that was kept for the cluster cannot be read");
@@ -75,6 +75,7 @@ mod tests {
         let one = LoggedPublication {
             publication: Arc::new(Publication::new(Topic::new("a").expect("a topic"), "x")),
             session: Some(7),
+            group: None,
         };
         let stored = store.submit([put(&one)]).expect("accepted");
         stored.committed().await.expect("stored");

@@ -11,6 +11,7 @@
 //! - `entry.rs`: entries as bytes;
 //! - `append_queue/`: the publications of this node, until the log has them;
 //! - `position.rs`, `progress.rs`: how far this node has delivered;
+//! - `division/`, `group_entry.rs`, `partition_groups.rs`: shared subscriptions;
 //! - `pause.rs`: pauses of delivery, in which a session joins;
 //! - `kept.rs`: publications in the database until they were read back.
 //!
@@ -23,9 +24,12 @@
 
 pub(crate) mod append_queue;
 mod bounds;
+pub(crate) mod division;
 pub(crate) mod entry;
+pub(crate) mod group_entry;
 pub(crate) mod kept;
 mod partition;
+pub(crate) mod partition_groups;
 mod pause;
 pub(crate) mod position;
 mod progress;
@@ -34,13 +38,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gatepost_broker::LoggedBatch;
-use gatepost_message::Topic;
+use gatepost_broker::{LoggedBatch, RequestedFilter};
+use gatepost_message::{Topic, TopicFilter};
 use gatepost_store::{Store, StoreError, Ticket};
 
 use crate::settings::BackboneSettings;
 use append_queue::{Append, AppendQueue, PendingAppend};
 use bounds::AppendBounds;
+use partition_groups::PartitionGroups;
 use pause::DeliveryPause;
 use position::LogPosition;
 use progress::ReadProgress;
@@ -66,6 +71,7 @@ pub(crate) struct Partition {
     pub(crate) number: u16,
     pub(crate) queue: AppendQueue,
     pub(crate) progress: ReadProgress,
+    pub(crate) groups: PartitionGroups,
     /// The entries that are not read yet.
     unread: AtomicU64,
 }
@@ -92,6 +98,7 @@ impl Log {
                 number,
                 queue: AppendQueue::new(own.collect(), bounds.clone()),
                 progress: ReadProgress::new(position::read(&store, number)?),
+                groups: PartitionGroups::default(),
                 unread: AtomicU64::new(0),
             }));
         }
@@ -110,6 +117,15 @@ impl Log {
         let count = self.partitions.len() as u16;
         let number = partition::of(topic.as_str(), self.levels, count);
         &self.partitions[usize::from(number) - 1]
+    }
+
+    /// Whether a partition may have publications of this shared subscription.
+    pub(crate) fn may_have(&self, partition: &Partition, group: &TopicFilter) -> bool {
+        let count = self.partitions.len() as u16;
+        RequestedFilter::new(group.as_str()).is_ok_and(|requested| {
+            let only = partition::of_filter(requested.matched(), self.levels, count);
+            only.is_none_or(|number| number == partition.number)
+        })
     }
 
     /// See [`gatepost_broker::OtherNodes::has_room_in_log`].

@@ -1,5 +1,7 @@
 //! The partition of a topic.
 
+use gatepost_message::TopicFilter;
+
 /// The offset basis and the prime of the hash FNV-1a with 64 bits.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -17,9 +19,52 @@ pub(super) fn of(topic: &str, levels: usize, count: u16) -> u16 {
     (folded % u64::from(count.max(1))) as u16 + 1
 }
 
+/// The partition of all topics that a filter matches; `None` if they may be in several.
+pub(super) fn of_filter(filter: &TopicFilter, levels: usize, count: u16) -> Option<u16> {
+    let text = filter.as_str();
+    let chosen: Vec<&str> = text.split('/').take(levels).collect();
+    let has_wildcard = chosen.iter().any(|level| matches!(*level, "+" | "#"));
+    // `a/#` matches `a` as well, whose levels are fewer.
+    let has_all = chosen.len() == levels && !has_wildcard;
+    (has_all || !filter.has_wildcard()).then(|| of(text, levels, count))
+}
+
 #[cfg(test)]
 mod tests {
+    use gatepost_message::Topic;
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn topics_of_a_filter_are_in_its_partition(
+            filter in "([ab]|\\+)(/([ab]|\\+)){0,3}(/#)?", topic in "[ab](/[ab]){0,3}",
+            levels in 1_usize..4,
+        ) {
+            let filter = TopicFilter::new(&filter).expect("a filter");
+            let topic = Topic::new(&topic).expect("a topic");
+            if filter.matches(topic.as_str()) {
+                let found = of_filter(&filter, levels, 7);
+                prop_assert!(found.is_none_or(|found| found == of(topic.as_str(), levels, 7)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_that_begins_without_wildcards_has_one_partition() {
+        let found = |text: &str, levels| {
+            let filter = TopicFilter::new(text).expect("a filter");
+            of_filter(&filter, levels, 7)
+        };
+        assert_eq!(found("a/#", 1), Some(of("a", 1, 7)));
+        assert_eq!(found("a/+/c", 1), Some(of("a/b/c", 1, 7)));
+        assert_eq!(found("a", 2), Some(of("a", 2, 7)));
+        assert_eq!(
+            (found("a/#", 2), found("#", 1), found("+/a", 1)),
+            (None, None, None)
+        );
+    }
 
     #[test]
     fn the_first_levels_choose_the_partition() {

@@ -298,10 +298,13 @@ async fn read_part(
         }
         if sequence <= until.sequence {
             // What this node could not read, its sessions have not received either.
-            let (_, publications) = entry::read(message.payload.clone())
-                .unwrap_or_else(|_| (entry::NO_ORIGIN, Vec::new()));
+            let content = entry::read(message.payload.clone());
+            let publications = content.map_or_else(|_| Vec::new(), |(_, one)| one.publications());
             for (index, one) in publications.into_iter().enumerate() {
-                if until.includes(sequence, index) && !one.logged.publication.topic.is_internal() {
+                // The members of shared subscriptions are served by their nodes.
+                let is_for_all =
+                    one.logged.group.is_none() && !one.logged.publication.topic.is_internal();
+                if until.includes(sequence, index) && is_for_all {
                     let logged = Arc::new(one.logged);
                     part.publications.push(MissedPublication {
                         sequence,

@@ -124,8 +124,8 @@ async fn kept_entries(
         let message = message.map_err(failed)?;
         let sequence = message.info().map_err(failed)?.stream_sequence;
         // What this version cannot read, it has not written.
-        let (_, publications) =
-            entry::read(message.payload.clone()).unwrap_or_else(|_| (entry::NO_ORIGIN, Vec::new()));
+        let content = entry::read(message.payload.clone());
+        let publications = content.map_or_else(|_| Vec::new(), |(_, one)| one.publications());
         let kept = publications.iter().filter(|one| one.is_kept);
         let ids = kept.map(|one| one.logged.publication.id);
         found.extend(ids.filter(|id| wanted.contains_key(id)));

@@ -128,6 +128,11 @@ impl MoveContext {
         // First, so that the session does not begin again here in between.
         shared.moves.own.lock().remove(&id);
         let released = self.broker.release_session(&question.name, |session| {
+            for row in &session.subscriptions {
+                if row.filter.as_str().starts_with("$share/") {
+                    shared.groups.note_moved(row.filter.clone());
+                }
+            }
             let session = session.clone();
             SessionTransfer { session, positions }.put(id, wanted)
         });

@@ -14,6 +14,7 @@
 //! reads generations *before* it searches, so its result is never older than the generation that it
 //! keeps.
 
+mod groups;
 mod list;
 mod tree;
 
@@ -28,7 +29,7 @@ use parking_lot::RwLock;
 use crate::filter::RequestedFilter;
 use crate::nodes::OtherNodes;
 use crate::session::Session;
-use crate::subscription::{GroupMember, SharedGroup, Subscription};
+use crate::subscription::{GroupMember, Subscription};
 use list::Subscriptions;
 use tree::{FilterNode, split_level};
 
@@ -235,6 +236,21 @@ impl Index {
         }
     }
 
+    /// The result of `find` in the subscriptions of this filter; `None` if there are none.
+    fn find_in<T>(
+        &self,
+        filter: &TopicFilter,
+        find: impl FnOnce(&Subscriptions) -> Option<T>,
+    ) -> Option<T> {
+        if filter.has_wildcard() {
+            let root = self.wildcards.read();
+            return find(root.list(filter.as_str().split('/'))?);
+        }
+        let hash = self.hash(filter.as_str());
+        let table = self.shard(hash).table.read();
+        find(&IndexShard::find(&table, hash, filter.as_str())?.subscriptions)
+    }
+
     /// Adds a subscription that is known not to be there yet.
     pub(crate) fn insert(&self, filter: &TopicFilter, subscription: Subscription) {
         self.change(filter, |list| list.push(subscription));
@@ -256,63 +272,6 @@ impl Index {
         if !existed {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// Makes `member` one of the group `name` that shares `filter`, in place of its earlier entry;
-    /// returns whether there was one.
-    pub(crate) fn join(&self, filter: &TopicFilter, name: &str, member: GroupMember) -> bool {
-        let existed = self.change(filter, |list| {
-            let group = list
-                .as_slice()
-                .iter()
-                .find_map(|subscription| match subscription {
-                    Subscription::Group(group) if &*group.name == name => Some(group.clone()),
-                    _ => None,
-                });
-            let group = group.unwrap_or_else(|| {
-                let group = Arc::new(SharedGroup::new(name));
-                list.push(Subscription::Group(group.clone()));
-                group
-            });
-            let mut members = group.members.write();
-            let earlier = members.iter().position(|other| other.is(&member.session));
-            if let Some(at) = earlier {
-                members.swap_remove(at);
-            }
-            members.push(member);
-            earlier.is_some()
-        });
-        if !existed {
-            self.count.fetch_add(1, Ordering::Relaxed);
-        }
-        existed
-    }
-
-    /// Removes `session` from the group; an empty group is removed.
-    pub(crate) fn leave(&self, filter: &TopicFilter, name: &str, session: &Arc<Session>) -> bool {
-        let existed = self.change(filter, |list| {
-            let is_group = |subscription: &Subscription| {
-                matches!(subscription, Subscription::Group(group) if &*group.name == name)
-            };
-            let Some(Subscription::Group(group)) =
-                list.as_slice().iter().find(|&subscription| is_group(subscription))
-            else {
-                return false;
-            };
-            let mut members = group.members.write();
-            let before = members.len();
-            members.retain(|member| !member.is(session));
-            let (existed, is_gone) = (members.len() < before, members.is_empty());
-            drop(members);
-            if is_gone {
-                list.remove(&is_group);
-            }
-            existed
-        });
-        if existed {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
-        existed
     }
 
     /// Removes the subscription of `filter` that `is_it` names; returns whether there was one.
@@ -364,13 +323,7 @@ impl Index {
                     _ => None,
                 })
         };
-        if filter.has_wildcard() {
-            let root = self.wildcards.read();
-            return of_session(root.list(filter.as_str().split('/'))?);
-        }
-        let hash = self.hash(filter.as_str());
-        let table = self.shard(hash).table.read();
-        of_session(&IndexShard::find(&table, hash, filter.as_str())?.subscriptions)
+        self.find_in(filter, of_session)
     }
 
     /// Visits every subscription that matches `topic`.

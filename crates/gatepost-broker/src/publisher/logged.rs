@@ -26,6 +26,7 @@ impl Publisher {
         self.logged.push(LoggedPublication {
             publication: publication.clone(),
             session: None,
+            group: None,
         });
     }
 
@@ -90,6 +91,7 @@ impl Publisher {
         if self.is_short_of_memory(slot) {
             return Err(OutOfMemory);
         }
+        self.served_groups.clear();
         self.keeps_retained = !is_retained(&publication);
         self.publish_at(slot, publication);
         self.keeps_retained = false;
@@ -104,6 +106,7 @@ impl Publisher {
         if self.is_short_of_memory(slot) {
             return Err(OutOfMemory);
         }
+        self.served_groups.clear();
         let route = self.route(slot);
         self.batch.audience = Audience::Persistent;
         let classes = route.classes.iter().flat_map(|class| &class.targets);

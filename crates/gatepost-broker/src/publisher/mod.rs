@@ -12,6 +12,7 @@
 mod batch_traffic;
 mod flush;
 mod forwarding;
+mod groups;
 mod logged;
 mod pace;
 mod rules;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gatepost_message::sparkplug::is_certificate;
-use gatepost_message::{MessageId, Publication, Qos};
+use gatepost_message::{MessageId, Publication, Qos, TopicFilter};
 use gatepost_store::{StoreChange, Ticket};
 use gatepost_topics::RuleViolation;
 
@@ -36,7 +37,6 @@ use crate::retained::RetainOutcome;
 use crate::route::Route;
 use crate::session::Session;
 use crate::shared::BrokerShared;
-use crate::subscription::DeliveryTarget;
 use crate::trace::Trace;
 use batch_traffic::BatchTraffic;
 use flush::PendingFlush;
@@ -117,6 +117,9 @@ pub struct Publisher {
     keeps_retained: bool,
     /// Publications of this batch for the log of all nodes.
     logged: Vec<LoggedPublication>,
+    /// The shared subscriptions of which a member received the present publication, if it is one
+    /// of the log.
+    served_groups: Vec<TopicFilter>,
 }
 
 impl Publisher {
@@ -137,6 +140,7 @@ impl Publisher {
             is_of_other_nodes: false,
             keeps_retained: false,
             logged: Vec::new(),
+            served_groups: Vec::new(),
         }
     }
 
@@ -261,14 +265,6 @@ impl Publisher {
             self.deliver_to_groups(&route, publication);
         }
         receivers
-    }
-
-    fn deliver_to_groups(&mut self, route: &Route, publication: &Arc<Publication>) {
-        for group in &route.groups {
-            if let Some(member) = group.next_member() {
-                self.deliver_to(&[DeliveryTarget::from(&member)], publication);
-            }
-        }
     }
 
     /// Gives the publication its position, remembers it, and queues it for the topic's readers, in

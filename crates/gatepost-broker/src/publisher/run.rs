@@ -97,26 +97,35 @@ impl Publisher {
         targets: &[DeliveryTarget],
         publication: &Arc<Publication>,
     ) {
-        let shared = self.shared.clone();
         for target in targets {
             if target.options.no_local && self.is_own(&target.session) {
                 continue; // [MQTT-3.8.3-3]
             }
-            let retain = publication.retain && target.options.retain_as_published;
-            let outcome = target.session.deliver(
-                publication,
-                &target.options,
-                retain,
-                &mut self.batch,
-                shared.view(),
-            );
-            self.record_outcome(&target.session, outcome);
+            self.deliver_to_member(target, publication);
         }
+    }
+
+    /// Delivers to a session; returns `false` if it has ended.
+    pub(super) fn deliver_to_member(
+        &mut self,
+        target: &DeliveryTarget,
+        publication: &Arc<Publication>,
+    ) -> bool {
+        let retain = publication.retain && target.options.retain_as_published;
+        let outcome = target.session.deliver(
+            publication,
+            &target.options,
+            retain,
+            &mut self.batch,
+            self.shared.view(),
+        );
+        self.record_outcome(&target.session, outcome);
+        outcome != DeliveryOutcome::Ended
     }
 
     fn record_outcome(&mut self, session: &Arc<Session>, outcome: DeliveryOutcome) {
         match outcome {
-            DeliveryOutcome::None => {}
+            DeliveryOutcome::None | DeliveryOutcome::Ended => {}
             DeliveryOutcome::Dirty => self.pending_flush.sessions.push(session.clone()),
             DeliveryOutcome::Held => self.pending_flush.held.push(session.clone()),
             DeliveryOutcome::Refused => self.refusals += 1,

@@ -179,7 +179,7 @@ impl Session {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if state.has_ended {
-            return DeliveryOutcome::None;
+            return DeliveryOutcome::Ended;
         }
         let is_acknowledged = publication.qos.min(options.qos) > Qos::AtMostOnce;
         let is_served = match batch.audience {

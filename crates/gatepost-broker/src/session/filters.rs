@@ -1,8 +1,12 @@
 //! The filters that a session subscribes to, bounded in number and in bytes.
 
 use std::collections::{BTreeSet, btree_set};
+use std::ops::Bound;
 
 use gatepost_message::TopicFilter;
+
+/// The beginning of a shared subscription.
+const SHARED_PREFIX: &str = "$share/";
 
 /// A set of filters that knows its size. A tree, since a growing hash table frees blocks of memory
 /// that nothing else can reuse.
@@ -50,6 +54,14 @@ impl SessionFilters {
         existed
     }
 
+    /// The shared subscriptions among them.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &TopicFilter> {
+        // Filters are ordered as their texts are.
+        let from = (Bound::Included(SHARED_PREFIX), Bound::Unbounded);
+        let from = self.filters.range::<str, _>(from);
+        from.take_while(|filter| filter.as_str().starts_with(SHARED_PREFIX))
+    }
+
     pub(crate) fn iter(&self) -> btree_set::Iter<'_, TopicFilter> {
         self.filters.iter()
     }
@@ -82,5 +94,16 @@ mod tests {
         assert!(!filters.remove(&filter("a/b")));
         assert_eq!(filters.insert(&filter("x"), 2, 8), Some(true));
         assert_eq!(filters.into_iter().count(), 2);
+    }
+
+    #[test]
+    fn shared_subscriptions_are_found_among_all() {
+        let mut filters = SessionFilters::default();
+        for text in ["#", "$SYS/x", "$share/a/b", "$share/c/#", "$shared/x", "a"] {
+            let filter = TopicFilter::new(text).expect("a filter");
+            filters.insert(&filter, 10, 1_000);
+        }
+        let shared: Vec<&str> = filters.shared().map(TopicFilter::as_str).collect();
+        assert_eq!(shared, ["$share/a/b", "$share/c/#"]);
     }
 }

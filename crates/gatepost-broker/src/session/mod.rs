@@ -38,7 +38,7 @@ use crate::session_name::SessionName;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::trace::StepOutcome;
 pub(crate) use deliver::expiry_left;
-use filters::SessionFilters;
+pub(crate) use filters::SessionFilters;
 pub(crate) use link::{LiveLink, TopicAliases};
 pub(crate) use persist::DeferredEffects;
 pub(crate) use state::SessionState;
@@ -76,6 +76,8 @@ pub(crate) enum DeliveryMode {
 pub(crate) enum DeliveryOutcome {
     /// Nothing to do.
     None,
+    /// The session has ended.
+    Ended,
     /// Bytes wait to be flushed by this publisher.
     Dirty,
     /// The delivery may be sent once the publisher has submitted its changes.

@@ -91,6 +91,7 @@ impl SessionTable {
         if session_present {
             // Routes know the session by its earlier connection.
             self.shared.index.invalidate_all();
+            self.shared.index.note_connection(&session.filters.lock());
         }
         Ok(AttachedSession {
             session,

@@ -107,8 +107,10 @@ impl SessionTable {
                 state.begin_absence(&mut effects, self.shared.clock.now());
                 drop(state);
                 // Routes may omit the session, or must use frames of its own.
-                if !session.filters.lock().is_empty() {
+                let filters = session.filters.lock();
+                if !filters.is_empty() {
                     self.shared.index.invalidate_all();
+                    self.shared.index.note_connection(&filters);
                 }
             }
         }

@@ -156,31 +156,6 @@ fn a_publisher_with_no_local_does_not_get_its_own_messages_back() {
 }
 
 #[test]
-fn a_shared_subscription_gets_each_message_once_on_each_node() {
-    if nats::program().is_none() {
-        return;
-    }
-    let nats = Nats::start("");
-    let (one, two) = two_nodes(&nats);
-    let member = |gateway: &Gateway, id: &str| kept_session(gateway, id, "$share/g/s/#", &[]);
-    let mut members = [member(&one, "m1"), member(&one, "m2"), member(&two, "m3")];
-    for number in 0..10 {
-        publish(&one, "s/x", &format!("n{number}"), &["-q", "1"]);
-    }
-    publish(&two, "s/x", "end", &["-q", "1"]);
-    await_read(&one);
-    await_read(&two);
-    members[2].await_line("s/x end 1");
-    await_some("all have arrived", || {
-        let [first, second, _] = &mut members;
-        let count = messages(first, "s/x").len() + messages(second, "s/x").len();
-        assert!(count <= 11, "one came twice");
-        (count == 11).then_some(())
-    });
-    assert_eq!(messages(&mut members[2], "s/x").len(), 11);
-}
-
-#[test]
 fn every_node_remembers_what_was_published_durably() {
     if nats::program().is_none() {
         return;

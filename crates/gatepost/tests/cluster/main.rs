@@ -7,6 +7,7 @@ mod adoption;
 #[path = "../crash/clients.rs"]
 mod clients;
 mod faults;
+mod groups;
 mod log;
 mod moves;
 mod nats;

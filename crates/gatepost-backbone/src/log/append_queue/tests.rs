@@ -18,6 +18,7 @@ fn logged(payload: &str) -> LoggedPublication {
     LoggedPublication {
         publication: Arc::new(Publication::new(topic, payload.to_owned())),
         session: None,
+        group: None,
     }
 }
 
@@ -58,8 +59,8 @@ fn next_of(queue: &AppendQueue, count_max: usize) -> Vec<Vec<String>> {
         String::from_utf8_lossy(&one.logged.publication.payload).into_owned()
     };
     let payloads = |entry: &Arc<LogEntry>| {
-        let (_, publications) = entry::read(entry.bytes.clone()).expect("an entry");
-        publications.iter().map(payload).collect()
+        let (_, content) = entry::read(entry.bytes.clone()).expect("an entry");
+        content.publications().iter().map(payload).collect()
     };
     entries.iter().map(payloads).collect()
 }

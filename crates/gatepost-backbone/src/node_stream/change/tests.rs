@@ -125,6 +125,7 @@ fn record_changes() -> impl Strategy<Value = StoreChange> {
         kept::put(&LoggedPublication {
             publication,
             session,
+            group: None,
         })
     });
     let position = (0_u16..3, any::<[u64; 2]>(), any::<u32>());
