@@ -43,7 +43,8 @@ fn publish_numbers(gateway: &Gateway, topic: &str, qos: u8, numbers: std::ops::R
 
 fn publish_to(port: &str, topic: &str, qos: u8, numbers: std::ops::Range<u32>) {
     let qos = qos.to_string();
-    let lines: String = numbers.map(|number| format!("n{number}\n")).collect();
+    let lines: Vec<String> = numbers.map(|number| format!("n{number}\n")).collect();
+    let lines = lines.concat();
     let mut publisher = command("mosquitto_pub");
     publisher.args(["-p", port, "-V", "5", "-t", topic, "-q", &qos, "-l"]);
     let output = feed(&mut publisher, lines.as_bytes());
