@@ -90,7 +90,7 @@ impl Default for BackboneSettings {
             append_wait_max: Period::seconds(15),
             log_age_max: Period::seconds(7 * 24 * 60 * 60),
             log_bytes_max: ByteSize::megabytes(1_024),
-            adopt_after: Period::seconds(10),
+            adopt_after: Period::seconds(0),
         }
     }
 }

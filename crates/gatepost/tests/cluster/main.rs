@@ -50,21 +50,16 @@ pub(crate) fn metric(gateway: &Gateway, name: &str) -> u64 {
 
 /// A metric of a server that is on this host, and shows it to clients there only.
 fn metric_on(host: &Host, gateway: &Gateway, name: &str) -> u64 {
-    let output = metrics_on(host, gateway);
-    let line = output.lines().find(|line| line.starts_with(name));
-    let line = line.unwrap_or_else(|| panic!("no {name} in {output}"));
-    let value = line.rsplit(' ').next().expect("a value");
-    value.parse().expect("a number")
-}
-
-/// All metrics of a server on this host.
-fn metrics_on(host: &Host, gateway: &Gateway) -> String {
     let words = [host.prefix(), vec!["curl".to_owned()]].concat();
     let mut words = words.iter().map(String::as_str);
     let program = words.next().expect("curl at least");
     let url = gateway.url("/metrics");
     let arguments: Vec<&str> = words.chain(["-s", &url]).collect();
-    text_of(&run(program, &arguments, b""))
+    let output = text_of(&run(program, &arguments, b""));
+    let line = output.lines().find(|line| line.starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {output}"));
+    let value = line.rsplit(' ').next().expect("a value");
+    value.parse().expect("a number")
 }
 
 /// Waits until a node is part of its cluster, beside so many others.

@@ -6,8 +6,8 @@
 //! connected to the second node, another was at the third once and returns after each series.
 //!
 //! Some faults happen once with all tests. `GATEPOST_TEST_CLUSTER_ROUNDS=300` runs a campaign of
-//! all faults, or of those whose text begins with `GATEPOST_TEST_CLUSTER_FAULTS`. In two of
-//! three series, a fault lasts until the sessions of a node that it stops are adopted.
+//! all faults, or of those whose text begins with `GATEPOST_TEST_CLUSTER_FAULTS`. In each second
+//! series, a fault takes longer than a node's lease.
 
 mod fault;
 pub(crate) mod machines;
@@ -31,16 +31,10 @@ use machines::Machines;
 const PUBLISHERS_PER_QOS: usize = 2;
 /// Acknowledgements of each publisher before a fault, and after it; more than can be under way.
 const ACKNOWLEDGED: u64 = 50;
-/// The times that a fault takes at least, in successive series. In the second one, a node loses its
-/// key, and returns while others adopt its sessions; in the third one, later.
-const HELD_FOR: [Duration; 3] = [
-    Duration::from_secs(1),
-    Duration::from_secs(12),
-    Duration::from_secs(15),
-];
-/// The longest wait for acknowledgements: the engine's elections take seconds, and so does each
-/// publication at QoS 2 in a slow network, where four changes are stored one after the other.
-const WAIT_MAX: Duration = Duration::from_mins(5);
+/// The time that a fault takes at least, in alternate series.
+const HELD_FOR: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(12)];
+/// The longest wait for acknowledgements: the engine's elections take seconds.
+const WAIT_MAX: Duration = Duration::from_mins(2);
 /// The time for which publishers publish as fast as they can, after the begin and the end of a
 /// fault.
 const FAST_FOR: Duration = Duration::from_secs(1);
@@ -194,9 +188,8 @@ impl Load {
         {
             assert!(
                 begun.elapsed() < WAIT_MAX,
-                "not enough is acknowledged ({:?} of {enough:?}):\n{}",
-                self.counts().collect::<Vec<u64>>(),
-                machines.report()
+                "nothing is acknowledged:\n{}",
+                machines.logs()
             );
             // The others do not publish without end while one waits.
             if begun.elapsed() > FAST_FOR {
