@@ -11,6 +11,7 @@ use gatepost_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::BackboneError;
+use crate::node_questions::NodeQuestions;
 use crate::node_stream::copy::NodeCopy;
 use crate::settings::BackboneSettings;
 use crate::shared::Shared;
@@ -53,6 +54,7 @@ impl Backbone {
     ) -> io::Result<RunningBackbone> {
         let (stop, is_stopping) = watch::channel(false);
         let (first, joined) = oneshot::channel();
+        let questions = NodeQuestions::new(self.shared.clone());
         let broker = broker.clone();
         if self.shared.settings.adopts_sessions() {
             let copy = self.shared.copy.clone();
@@ -73,6 +75,7 @@ impl Backbone {
             });
         })?;
         Ok(RunningBackbone {
+            questions,
             stop,
             joined,
             thread,
@@ -91,6 +94,7 @@ impl Drop for StoppedCopy {
 
 /// A backbone at work.
 pub struct RunningBackbone {
+    questions: NodeQuestions,
     stop: watch::Sender<bool>,
     joined: oneshot::Receiver<Result<(), BackboneError>>,
     thread: JoinHandle<()>,
@@ -104,6 +108,11 @@ impl RunningBackbone {
             Ok(Ok(Err(error))) if error.is_lasting() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// The way of questions to other nodes, and of theirs to this one.
+    pub fn questions(&self) -> NodeQuestions {
+        self.questions.clone()
     }
 
     /// Leaves the cluster.

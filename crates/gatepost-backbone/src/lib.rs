@@ -16,6 +16,7 @@
 //! - Persistent sessions move to the node that their client connects to (`moves/`, `moving/`).
 //! - Each node copies its sessions into a stream, from which another one adopts them when the node
 //!   fails (`node_stream/`, `node_copying.rs`, `moving/failed_nodes.rs`).
+//! - Nodes ask each other on behalf of administrators (`node_questions.rs`, `members.rs`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
@@ -42,14 +43,17 @@ mod log;
 mod log_reading;
 mod log_streams;
 mod log_writing;
+mod members;
 mod membership;
 mod moves;
 mod moving;
 mod node_copying;
 mod node_epoch;
+mod node_questions;
 mod node_stream;
 mod node_streams;
 mod outgoing;
+mod question_state;
 mod receiving;
 mod retained;
 mod retained_stream;
@@ -65,4 +69,6 @@ pub use check::{EngineFinding, EngineFindingKind, check, nodes};
 pub use error::BackboneError;
 pub use membership::NodeRecord;
 pub use moves::forget_node;
+pub use node_questions::{NodeQuestions, QuestionError};
+pub use question_state::ReceivedQuestion;
 pub use settings::{BackboneMistake, BackboneSettings};

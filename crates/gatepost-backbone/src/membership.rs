@@ -146,7 +146,7 @@ async fn bucket(
     }
     let name = subjects.stream("NODES");
     let config = kv::Config {
-        bucket: name.clone(),
+        bucket: name,
         description: "the nodes of a Gatepost cluster that are alive".to_owned(),
         history: 1,
         max_age: LEASE,
@@ -154,10 +154,18 @@ async fn bucket(
         num_replicas: usize::from(settings.replicas),
         ..kv::Config::default()
     };
+    make_bucket(context, config).await
+}
+
+pub(crate) async fn make_bucket(
+    context: &Context,
+    config: kv::Config,
+) -> Result<Store, BackboneError> {
+    let (stream, replicas) = (config.bucket.clone(), config.num_replicas as u8);
     let made = context.create_key_value(config).await;
     made.map_err(|error| BackboneError::Stream {
-        stream: name,
-        replicas: settings.replicas,
+        stream,
+        replicas,
         cause: error.to_string(),
     })
 }

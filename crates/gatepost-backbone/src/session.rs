@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, Subscriber};
@@ -21,10 +22,12 @@ use crate::group_announcing;
 use crate::log_reading;
 use crate::log_streams::{self, LogStream};
 use crate::log_writing;
+use crate::members;
 use crate::membership::{self, Claim};
 use crate::moves::directory::Directory;
 use crate::moving::{self, MoveEngine};
 use crate::node_copying;
+use crate::node_questions;
 use crate::node_streams;
 use crate::outgoing::OutgoingQueue;
 use crate::receiving;
@@ -102,6 +105,10 @@ struct ClusterSession {
     questions: Subscriber,
     /// The questions for the division of shared subscriptions.
     division_questions: Subscriber,
+    /// The questions on behalf of administrators.
+    node_questions: Subscriber,
+    /// The nodes of the cluster, running or not.
+    members: Store,
     /// The stream of retained messages.
     stream: Stream,
     /// The streams of the log.
@@ -137,17 +144,11 @@ impl ClusterSession {
         let connection = Connection::open(&shared.settings, &name, *server).await?;
         *server = connection.server + 1;
         let context = jetstream::new(connection.client.clone());
-        let questions = connection
-            .client
-            .subscribe(shared.subjects.confirmation_requests())
-            .await;
-        let questions = questions.map_err(|error| BackboneError::request("subscribing", error))?;
-        let division_questions = connection
-            .client
-            .subscribe(shared.subjects.division_questions(shared.node))
-            .await;
-        let division_questions =
-            division_questions.map_err(|error| BackboneError::request("subscribing", error))?;
+        let subjects = &shared.subjects;
+        let listen = |subject| subscribe(&connection.client, subject);
+        let questions = listen(subjects.confirmation_requests()).await?;
+        let division_questions = listen(subjects.division_questions(shared.node)).await?;
+        let node_questions = listen(subjects.node_questions(shared.node)).await?;
         if shared.settings.require_sync
             && let Some(server) = check::unsynchronised_server(&shared.settings).await
         {
@@ -163,6 +164,7 @@ impl ClusterSession {
         }
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
+        let members = members::join(&context, subjects, &shared.settings, shared.node).await?;
         let own_stream = if adopts {
             Some(node_streams::open(shared, &context).await?)
         } else {
@@ -179,6 +181,8 @@ impl ClusterSession {
             claim,
             questions,
             division_questions,
+            node_questions,
+            members,
             stream,
             log,
             own_stream,
@@ -244,8 +248,11 @@ impl ClusterSession {
             broker.clone(),
             subscriptions,
         ));
-        let questions = (self.questions, self.division_questions);
+        let questions = [self.questions, self.division_questions, self.node_questions];
         answer_questions(shared, &client, questions, &mut tasks);
+        shared.questions.join(&client);
+        let (bucket, nodes) = (self.members, shared.clone());
+        tasks.spawn(async move { members::watch(bucket, &nodes.questions.members).await });
         let interest = shared.interest.follow();
         let announced =
             announcing::run(shared.clone(), client.clone(), new_subscriptions, interest);
@@ -294,18 +301,25 @@ impl ClusterSession {
     }
 }
 
-/// Starts the tasks that answer the questions of other nodes: for confirmations, and for the
-/// division of shared subscriptions.
+async fn subscribe(client: &Client, subject: String) -> Result<Subscriber, BackboneError> {
+    let subscribed = client.subscribe(subject).await;
+    subscribed.map_err(|error| BackboneError::request("subscribing", error))
+}
+
+/// Starts the tasks that answer the questions of other nodes: for confirmations, for the division
+/// of shared subscriptions, and on behalf of administrators.
 fn answer_questions(
     shared: &Arc<Shared>,
     client: &Client,
-    (confirmations, divisions): (Subscriber, Subscriber),
+    [confirmations, divisions, asked]: [Subscriber; 3],
     tasks: &mut ConnectionTasks,
 ) {
     let (nodes, answering) = (shared.clone(), client.clone());
     tasks.spawn(announcing::answer(nodes, answering, confirmations));
     let (nodes, answering) = (shared.clone(), client.clone());
     tasks.spawn(division_questions::answer(nodes, answering, divisions));
+    let (nodes, answering) = (shared.clone(), client.clone());
+    tasks.spawn(node_questions::answer(nodes, answering, asked));
 }
 
 /// Starts the tasks that write and read the partitions of the log.

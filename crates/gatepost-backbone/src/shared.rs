@@ -24,6 +24,7 @@ use crate::moves::SessionMoves;
 use crate::node_epoch::{NodeStreamId, stored_epoch};
 use crate::node_stream::copy::NodeCopy;
 use crate::outgoing::OutgoingQueue;
+use crate::question_state::QuestionState;
 use crate::retained::SharedRetained;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) copy: Arc<NodeCopy>,
     pub(crate) retained: SharedRetained,
     pub(crate) known_nodes: KnownNodes,
+    pub(crate) questions: QuestionState,
     /// Present while there is a connection.
     outgoing: ArcSwapOption<OutgoingQueue>,
     trouble: Mutex<Option<String>>,
@@ -86,6 +88,7 @@ impl Shared {
             groups: OwnGroups::new(),
             retained: SharedRetained::new(node),
             known_nodes: KnownNodes::new(node),
+            questions: QuestionState::new(),
             outgoing: ArcSwapOption::empty(),
             trouble: Mutex::new(Some("it is connecting".to_owned())),
             bundles: AtomicU64::new(0),
@@ -151,6 +154,7 @@ impl Shared {
         self.outgoing.store(None);
         self.interest.abandon();
         self.groups.abandon();
+        self.questions.leave();
         self.known_nodes.forget();
         self.note_trouble(reason.to_string());
     }

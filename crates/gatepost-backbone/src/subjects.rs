@@ -102,6 +102,11 @@ impl Subjects {
         format!("{}.division.ask.{node}", self.cluster)
     }
 
+    /// The subject on which a node is asked on behalf of administrators.
+    pub(crate) fn node_questions(&self, node: u8) -> String {
+        format!("{}.ask.{node}", self.cluster)
+    }
+
     /// The subject on which a node is asked for sessions.
     pub(crate) fn session_questions(&self, node: u8) -> String {
         format!("{}.session.ask.{node}", self.cluster)

@@ -1,9 +1,13 @@
 //! Reasons why an operation was not carried out.
 
+use std::borrow::Cow;
+
 use gatepost_store::StoreError;
+use serde::{Deserialize, Serialize};
 
 /// The reason why an operation was not carried out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OperationError {
     /// There is no such message.
     #[error("there is no such message")]
@@ -16,7 +20,16 @@ pub enum OperationError {
     NoSender,
     /// The present state does not permit it.
     #[error("{0}")]
-    Conflict(&'static str),
+    Conflict(Cow<'static, str>),
+    /// The node that has the message, or was chosen, did not answer.
+    #[error("node {0} did not answer")]
+    NoAnswer(u8),
+    /// The cluster has no such node.
+    #[error("the cluster has no node {0}")]
+    NoSuchNode(u8),
+    /// A list of several nodes is too long.
+    #[error("a list of all nodes has at most {0} messages: use a search, or choose one node")]
+    TooFar(usize),
     /// The store, the learner or the server failed.
     #[error("{0}")]
     Failed(String),

@@ -12,43 +12,29 @@ use std::time::{Duration, Instant};
 use gatepost_message::MessageId;
 use gatepost_store::{JournalEntry, Store, StoreError};
 
-use crate::error::OperationError;
-use crate::operations::{Operations, as_json};
-use crate::request::{JournalPage, Search};
+use crate::request::Search;
 use crate::search::JournalFilter;
 
 /// The rows of the first step, and the most of a later one: a common word fills a page soon.
 const FIRST_STEP_ROWS: usize = 250;
 const STEP_ROWS_MAX: usize = 2_000;
-/// The time after which a search returns the matches found so far.
-const SEARCH_TIME_MAX: Duration = Duration::from_secs(5);
 /// No id is higher: the database's integers are signed.
 const LAST: MessageId = MessageId::from_number(i64::MAX as u64);
 
-impl Operations {
-    /// Journal entries of judged messages that a search finds, newest first.
-    pub async fn messages(&self, search: Search) -> Result<JournalPage, OperationError> {
-        self.blocking(move |operations| {
-            let found = search_journal(&operations.store, &search)?;
-            Ok(JournalPage {
-                messages: as_json(found.entries),
-                next: found.next,
-                compared: found.compared,
-            })
-        })
-        .await
-    }
-}
-
 /// The result of a search.
 #[derive(Debug, Default)]
-struct FoundEntries {
-    entries: Vec<JournalEntry>,
-    next: Option<MessageId>,
-    compared: usize,
+pub(crate) struct FoundEntries {
+    pub(crate) entries: Vec<JournalEntry>,
+    pub(crate) next: Option<MessageId>,
+    pub(crate) compared: usize,
 }
 
-fn search_journal(store: &Store, search: &Search) -> Result<FoundEntries, StoreError> {
+/// Searches, and returns the matches found so far after `time_max`.
+pub(crate) fn search_journal(
+    store: &Store,
+    search: &Search,
+    time_max: Duration,
+) -> Result<FoundEntries, StoreError> {
     let began = Instant::now();
     let filter = JournalFilter::new(search);
     let terms = filter.terms();
@@ -79,7 +65,7 @@ fn search_journal(store: &Store, search: &Search) -> Result<FoundEntries, StoreE
             return Ok(found);
         };
         before = next;
-        if began.elapsed() > SEARCH_TIME_MAX {
+        if began.elapsed() > time_max {
             found.next = Some(before);
             return Ok(found);
         }
@@ -194,7 +180,10 @@ mod tests {
         };
         // The newest entries are read row by row; half of all are old enough.
         while ticket.outcome().is_none()
-            || search_journal(&store, &absent).expect("found").compared > ENTRIES / 2
+            || search_journal(&store, &absent, WAIT_MAX)
+                .expect("found")
+                .compared
+                > ENTRIES / 2
         {
             assert!(began.elapsed() < WAIT_MAX, "the journal is indexed");
             thread::sleep(Duration::from_millis(50));
@@ -208,7 +197,7 @@ mod tests {
                 assert!(expected.contains(&entries[number].id), "{search:?}");
                 let mut ids = Vec::new();
                 loop {
-                    let found = search_journal(&store, &search).expect("found");
+                    let found = search_journal(&store, &search, WAIT_MAX).expect("found");
                     assert!(found.entries.len() <= search.count, "{search:?}");
                     ids.extend(found.entries.iter().map(|entry| entry.id));
                     search.before = found.next;

@@ -5,12 +5,14 @@
 //! serving process performs the reloads, which it receives through a channel ([`reload`]). The
 //! [`AuditLog`] records changes, including those made by commands. The [`learner`] stores learned
 //! data in the database, for the server and for commands. The [`quarantine_digest`] lists for each
-//! recipient the messages in quarantine.
+//! recipient the messages in quarantine. Other nodes of a cluster are asked too ([`AskNodes`]).
 //!
 //! Every operation that reads the database runs on a thread for blocking work, never on an I/O
 //! runtime.
 
+mod ask_nodes;
 mod audit_log;
+mod cluster;
 mod error;
 mod journal_search;
 pub mod learner;
@@ -33,7 +35,9 @@ mod search;
 mod settings_in_force;
 mod story;
 
+pub use ask_nodes::{AskNodes, NodeFault, UnansweredNode};
 pub use audit_log::{AuditEntry, AuditLog};
+pub use cluster::{DecisionOutcome, QuarantineDecision, ReleaseOutcome};
 pub use error::OperationError;
 pub use mail_routes::{Forwarding, MailDestination, MailRoutes, OutgoingMail};
 pub use operations::Operations;

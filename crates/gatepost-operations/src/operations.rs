@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::ask_nodes::AskNodes;
 use crate::audit_log::{AuditEntry, AuditLog};
 use crate::error::OperationError;
 use crate::learner::{Learner, LearningError};
@@ -24,7 +25,7 @@ use crate::mail_routes::MailRoutes;
 use crate::procedure_files::ProcedureFiles;
 use crate::recent_log::RecentLog;
 use crate::reload::{ReloadReport, ReloadRequest};
-use crate::request::{AdminChange, Quarantined};
+use crate::request::AdminChange;
 use crate::score_file::RuleScores;
 use crate::settings_in_force::SettingsInForce;
 use crate::{rules_report, story};
@@ -63,6 +64,8 @@ pub struct Operations {
     pub settings: SettingsInForce,
     /// Held during a release by a link.
     pub releases_by_ticket: Arc<tokio::sync::Mutex<()>>,
+    /// The other nodes, if this server is one of a cluster.
+    pub nodes: Option<Arc<dyn AskNodes>>,
     /// The destinations of released mail besides topics, if there is a mail listener.
     pub mail_routes: Option<Arc<dyn MailRoutes>>,
 }
@@ -71,12 +74,24 @@ impl Operations {
     /// Records in the audit log a change that was made. A failure appears in the server's log only,
     /// since the change is in force already.
     pub async fn audit(&self, change: AdminChange) {
+        let origin = format!("http {}", change.peer);
+        self.record_change(change.user, origin, change.action, change.details)
+            .await;
+    }
+
+    pub(crate) async fn record_change(
+        &self,
+        user: Option<String>,
+        origin: String,
+        action: String,
+        details: Value,
+    ) {
         let recorded = self.blocking(move |operations| {
             operations.audit_log.record(&AuditEntry {
-                actor: change.user.as_deref().unwrap_or(ANONYMOUS),
-                origin: &format!("http {}", change.peer),
-                action: &change.action,
-                details: change.details,
+                actor: user.as_deref().unwrap_or(ANONYMOUS),
+                origin: &origin,
+                action: &action,
+                details,
             });
             Ok(())
         });
@@ -100,7 +115,7 @@ impl Operations {
 
     /// One message's journal entry, with what happened to it at each subscriber (`steps`), as far
     /// as the broker still has it.
-    pub async fn story(&self, id: MessageId) -> Result<Value, OperationError> {
+    pub(crate) async fn own_story(&self, id: MessageId) -> Result<Value, OperationError> {
         self.blocking(move |operations| {
             let entry = operations.store.journal_entry(id)?;
             let trace = operations.broker.trace(id);
@@ -109,21 +124,8 @@ impl Operations {
         .await
     }
 
-    /// A message in quarantine.
-    pub async fn quarantined(&self, id: MessageId) -> Result<Quarantined, OperationError> {
-        self.blocking(move |operations| {
-            let entry = operations.entry(id)?;
-            Ok(Quarantined {
-                story: journal::to_json(&entry.journal),
-                text: Mail::parse(&entry.body).readable_text(),
-                source: entry.body,
-            })
-        })
-        .await
-    }
-
     /// Deletes a message from quarantine.
-    pub async fn delete(&self, id: MessageId) -> Result<(), OperationError> {
+    pub(crate) async fn delete(&self, id: MessageId) -> Result<(), OperationError> {
         self.blocking(move |operations| operations.entry(id).map(drop))
             .await?;
         let ticket = self.store.submit([StoreChange::Unquarantine(id)])?;
@@ -131,7 +133,11 @@ impl Operations {
     }
 
     /// Learns a quarantined message; returns a word that describes the change.
-    pub async fn learn(&self, id: MessageId, class: Class) -> Result<&'static str, OperationError> {
+    pub(crate) async fn learn(
+        &self,
+        id: MessageId,
+        class: Class,
+    ) -> Result<&'static str, OperationError> {
         self.blocking(move |operations| {
             let entry = operations.entry(id)?;
             operations.teach(&entry.body, class)
@@ -150,7 +156,7 @@ impl Operations {
     }
 
     /// Accepts mail from the sender of a quarantined message from now on; returns the sender.
-    pub async fn allow_sender_of(&self, id: MessageId) -> Result<String, OperationError> {
+    pub(crate) async fn allow_sender_of(&self, id: MessageId) -> Result<String, OperationError> {
         let entry = self
             .blocking(move |operations| operations.entry(id))
             .await?;

@@ -186,7 +186,7 @@ impl Operations {
             return Ok(());
         }
         Err(OperationError::Conflict(
-            "procedures.editable is off: procedures are changed by their files only",
+            "procedures.editable is off: procedures are changed by their files only".into(),
         ))
     }
 
@@ -273,7 +273,7 @@ impl Operations {
         let present = self.read_procedure(path)?;
         if present.version != version {
             return Err(OperationError::Conflict(
-                "the file was changed meanwhile; load it again",
+                "the file was changed meanwhile; load it again".into(),
             ));
         }
         let mut trial = ProcedureTrial::default();

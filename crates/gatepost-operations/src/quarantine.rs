@@ -11,15 +11,27 @@ use crate::search::JournalFilter;
 
 impl Operations {
     /// The journal entries of the messages in quarantine that a search finds, a page of them.
-    pub async fn quarantine(
+    pub(crate) async fn own_quarantine(
         &self,
         search: QuarantineSearch,
     ) -> Result<QuarantinePage, OperationError> {
-        self.blocking(move |operations| operations.page(&search))
-            .await
+        self.blocking(move |operations| {
+            let (entries, found, total) = operations.quarantine_entries_of(&search)?;
+            Ok(QuarantinePage {
+                messages: as_json(entries),
+                found,
+                total,
+                unanswered: None,
+            })
+        })
+        .await
     }
 
-    fn page(&self, search: &QuarantineSearch) -> Result<QuarantinePage, OperationError> {
+    /// The entries of the page, and the numbers of those that match and of all. Blocks.
+    pub(crate) fn quarantine_entries_of(
+        &self,
+        search: &QuarantineSearch,
+    ) -> Result<(Vec<JournalEntry>, usize, usize), OperationError> {
         let total = self.store.quarantine_count()?;
         let filter = JournalFilter::new(&Search {
             text: search.text.clone(),
@@ -27,11 +39,7 @@ impl Operations {
         });
         if filter.is_empty() && search.order == QuarantineOrder::Newest {
             let entries = self.store.quarantine_page(search.skip, search.count)?;
-            return Ok(QuarantinePage {
-                messages: as_json(entries),
-                found: total,
-                total,
-            });
+            return Ok((entries, total, total));
         }
         // The quarantine is bounded by store.quarantine_max and an entry is small.
         let mut entries = self.store.quarantine(usize::MAX)?;
@@ -39,11 +47,7 @@ impl Operations {
         sort(&mut entries, search.order);
         let found = entries.len();
         let page = entries.into_iter().skip(search.skip).take(search.count);
-        Ok(QuarantinePage {
-            messages: as_json(page),
-            found,
-            total,
-        })
+        Ok((page.collect(), found, total))
     }
 }
 

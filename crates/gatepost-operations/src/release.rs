@@ -10,13 +10,14 @@ use bytes::Bytes;
 use gatepost_gateway::ReleaseTargets;
 use gatepost_message::{Action, Edit, EditedField, Listener, MessageId, Topic, Verdict, edit};
 use gatepost_store::QuarantineEntry;
+use serde::{Deserialize, Serialize};
 
 use crate::error::OperationError;
 use crate::mail_routes::{MailDestination, OutgoingMail};
 use crate::operations::Operations;
 
 /// A request to release a message.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseRequest {
     /// The recipients instead of its own.
     pub recipients: Option<Vec<String>>,

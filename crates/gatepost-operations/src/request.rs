@@ -3,7 +3,10 @@
 use std::time::SystemTime;
 
 use gatepost_message::{Action, MessageId, Peer, TopicFilter};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::ask_nodes::UnansweredNode;
 
 /// A search in the journal; an empty condition matches every message.
 #[derive(Debug, Clone, Default)]
@@ -38,10 +41,12 @@ pub struct JournalPage {
     pub next: Option<MessageId>,
     /// The number of entries that were read and compared: few if the index could be used.
     pub compared: usize,
+    /// The nodes whose part is missing; `None` without a cluster.
+    pub unanswered: Option<Vec<UnansweredNode>>,
 }
 
 /// The order in which quarantined messages are listed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QuarantineOrder {
     /// The latest first.
     #[default]
@@ -57,7 +62,7 @@ pub enum QuarantineOrder {
 }
 
 /// A part of the quarantine.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct QuarantineSearch {
     /// As of [`Search::text`].
     pub text: String,
@@ -70,7 +75,7 @@ pub struct QuarantineSearch {
 }
 
 /// A page of the messages found in the quarantine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QuarantinePage {
     /// The entries in the journal.
     pub messages: Vec<Value>,
@@ -78,6 +83,8 @@ pub struct QuarantinePage {
     pub found: usize,
     /// The number of messages in the quarantine.
     pub total: usize,
+    /// The nodes whose part is missing; `None` without a cluster.
+    pub unanswered: Option<Vec<UnansweredNode>>,
 }
 
 /// A message in quarantine.

@@ -9,6 +9,7 @@ use gatepost_tasks::BoxedFuture;
 use super::directory::{Directory, Ownership};
 use crate::connection::Connection;
 use crate::error::BackboneError;
+use crate::members;
 use crate::membership;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
@@ -30,6 +31,7 @@ pub fn forget_node(
                 return Err(BackboneError::Running(node));
             }
         }
+        members::forget(&context, &subjects, node).await?;
         let Some(directory) = Directory::existing(&context, &subjects).await else {
             return Ok(0);
         };

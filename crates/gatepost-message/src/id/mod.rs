@@ -95,6 +95,11 @@ impl MessageId {
         }
     }
 
+    /// The number of the node that gave this id, if it was given by a release with numbers.
+    pub const fn node(self) -> u8 {
+        (self.0 >> NODE_SHIFT) as u8
+    }
+
     /// The id as stored; see [`MessageId::from_number`].
     pub const fn number(self) -> u64 {
         self.0

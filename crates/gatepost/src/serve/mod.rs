@@ -13,6 +13,7 @@ mod log_lines;
 mod logging;
 mod memory;
 mod notify;
+mod other_nodes;
 mod passed_sockets;
 mod privileges;
 mod reload;
@@ -145,6 +146,7 @@ async fn serve(
         &workers,
     )?;
     services.start_upkeep();
+    services.answer_nodes(listening.operations());
     let (down, is_down) = watch::channel(false);
     let housekeeping = services.start_housekeeping(listening.operations(), is_down);
     announce(&listening);

@@ -19,7 +19,7 @@ use gatepost_operations::learner::{Learner, LearnerThread};
 use gatepost_operations::quarantine_digest::{QuarantineDigests, SharedDigestSettings};
 use gatepost_operations::reload::ReloadRequest;
 use gatepost_operations::{
-    AuditLog, Operations, ProcedureFiles, RecentLog, RuleScores, SettingsInForce,
+    AskNodes, AuditLog, Operations, ProcedureFiles, RecentLog, RuleScores, SettingsInForce,
 };
 use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
 use gatepost_sinks::{MailQueue, Sinks};
@@ -32,6 +32,7 @@ use super::backbone;
 use super::error::StartError;
 use super::host;
 use super::memory;
+use super::other_nodes::{self, BackboneNodes};
 use super::reload::Reloader;
 use super::rules::{self, RuleProblems};
 use super::store;
@@ -143,11 +144,24 @@ impl Services {
                 ),
                 log,
                 settings: self.settings.clone(),
+                nodes: self.other_nodes(),
                 releases_by_ticket: Arc::default(),
                 mail_routes: None,
             }),
             sinks: Some(self.sinks.clone()),
             alarms: Some(self.alarms.clone()),
+        }
+    }
+
+    fn other_nodes(&self) -> Option<Arc<dyn AskNodes>> {
+        let backbone = self.backbone.as_ref()?;
+        Some(Arc::new(BackboneNodes(backbone.questions())))
+    }
+
+    /// Answers the questions of other nodes.
+    pub(super) fn answer_nodes(&self, operations: Option<&Operations>) {
+        if let (Some(backbone), Some(operations)) = (&self.backbone, operations) {
+            other_nodes::answer(&backbone.questions(), operations);
         }
     }
 

@@ -8,6 +8,7 @@ mod adoption;
 mod clients;
 mod faults;
 mod groups;
+mod journal;
 mod log;
 mod moves;
 mod nats;

@@ -82,10 +82,23 @@ function showSlowdowns(now) {
 
 // --- Cluster -----------------------------------------------------------------------------------
 
+/** The choice of a node, and which node the recent messages are of. */
+function offerNodes({ node: here, nodes }) {
+  for (const part of document.querySelectorAll(".of-cluster")) part.hidden = false;
+  $("recent-node").textContent = `Of this node, ${here}. Search all finds the messages of all nodes.`;
+  const numbers = nodes.map(({ node }) => node).sort((a, b) => a - b);
+  for (const id of ["node", "quarantine-node"]) {
+    const offered = new Set([...$(id).options].map(({ value }) => value));
+    // A node that is gone stays, so that the list does not change below the pointer.
+    for (const node of numbers) if (!offered.has(String(node))) $(id).append(element("option", { value: String(node) }, `Node ${node}`));
+  }
+}
+
 function showNodes(now) {
   const cluster = now.cluster;
   $("nodes-card").hidden = !cluster;
   if (!cluster) return;
+  offerNodes(cluster);
   const unsent = cluster.retained_unsent ? `, ${number(cluster.retained_unsent)} retained messages not sent yet` : "";
   const moved = cluster.sessions_adopted + cluster.sessions_released
     ? `; ${number(cluster.sessions_adopted)} sessions came from other nodes, ${number(cluster.sessions_released)} went to them` : "";

@@ -2,11 +2,11 @@
 // until the user returns to them.
 
 import { $, dayAndTime, plural, request } from "./page.js";
-import { messageRow } from "./messages.js";
+import { messageRow, missing } from "./messages.js";
 
 const COUNT = 100;
 /** The fields named as the API's parameters. */
-const CONDITIONS = ["search", "verdict", "rule", "topic", "sender"];
+const CONDITIONS = ["search", "verdict", "rule", "topic", "sender", "node"];
 
 /** The conditions of the present result, and the start of its next page. */
 let shown = null;
@@ -53,9 +53,11 @@ async function load(before) {
   const words = count ? plural(count, "message") : "No message matches";
   // A short page with more to come: the search stopped at its time limit.
   const isPartial = reply.next && reply.messages.length < COUNT;
-  say(reply.next
+  const without = missing(reply);
+  const result = reply.next
     ? isPartial ? `${words} so far; searched back to ${dayAndTime(reply.next_unix_ms)}.` : `The newest ${words}; there are more.`
-    : count ? `${words}: all that match in the journal.` : "No message in the journal matches.");
+    : count ? `${words}: all that match in the journal.` : "No message in the journal matches.";
+  say([result, without].filter(Boolean).join(" "), without !== "");
   $("found-more").textContent = isPartial ? "Continue search" : "Show older ones";
   $("found-more").hidden = !reply.next;
 }
@@ -97,7 +99,9 @@ export async function showMessage(id) {
   const answer = await request("/admin/messages/" + encodeURIComponent(id)).catch(() => null);
   const entry = answer?.ok ? await answer.json() : null;
   if (sequence !== latest) return;
-  if (!entry) return say(answer ? `There is no message ${id}, or no longer.` : "The server does not answer.", true);
+  // A node that does not answer may have it.
+  const unknown = answer?.status === 503 ? (await answer.json().catch(() => null))?.detail : null;
+  if (!entry) return say(unknown ?? (answer ? `There is no message ${id}, or no longer.` : "The server does not answer."), true);
   const row = messageRow(entry);
   $("found").append(row);
   say("");

@@ -1,4 +1,4 @@
-// A message as a row that expands to its story.
+// A message as a row that expands to its story. In a cluster, each message names the node that has it.
 
 import { cell, day, element, hitTable, known, linked, number, plural, request, table, time, when, whole } from "./page.js";
 
@@ -23,14 +23,15 @@ export function messageRow(entry) {
       element("time", { datetime: new Date(entry.unix_ms).toISOString() }, when(entry.unix_ms)),
       element("span", { class: "badge " + entry.action }, entry.action),
       element("span", { class: "what" }, element("b", { dir: "auto" }, what), element("span", { dir: "auto" }, below)),
-      element("span", { class: "from", dir: "auto" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + ""),
+      element("span", { class: "from", dir: "auto" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + "",
+        entry.node ? element("span", { class: "quiet node" }, ` node ${entry.node}`) : null),
       element("span", { class: "score" }, score)));
   // The story is built when it is opened, and requested again each time: subscribers
   // may have acknowledged meanwhile.
   row.addEventListener("toggle", () => {
     if (!row.open) return;
     if (row.childElementCount === 1) row.append(story(entry));
-    showSteps(entry.id, row.querySelector(".steps"));
+    showSteps(entry, row.querySelector(".steps"));
   });
   return row;
 }
@@ -39,7 +40,7 @@ function story(entry) {
   const topics = entry.topics?.length ? entry.topics : [entry.topic].filter(Boolean);
   const facts = [
     ["Message", linked("message", entry.id)], ["Arrived", `${day(entry.unix_ms)}, ${time(entry.unix_ms)}` + (entry.listener ? ` by ${entry.listener}` : "")],
-    ["Peer", known(entry.peer)], ["Client", entry.client && (entry.listener === "mqtt" ? linked("session", entry.client) : entry.client)], ["User", entry.user && linked("user", entry.user)], ["From", entry.sender],
+    ["Node", entry.node], ["Peer", known(entry.peer)], ["Client", entry.client && (entry.listener === "mqtt" ? linked("session", entry.client) : entry.client)], ["User", entry.user && linked("user", entry.user)], ["From", entry.sender],
     ["To", entry.recipients?.join(", ")], [topics.length > 1 ? "Topics" : "Topic", topics.join(", ")],
     ["Size", entry.size == null ? null : whole.format(entry.size) + " bytes"],
     ["Decided by", entry.procedure], ["Took", entry.duration_us == null ? null : `${(entry.duration_us / 1000).toFixed(2)} ms`],
@@ -50,9 +51,20 @@ function story(entry) {
     entry.reason ? element("p", { class: "reason", dir: "auto" }, entry.reason) : null, list, hitTable(entry.hits), element("div", { class: "steps wide" }));
 }
 
-async function showSteps(id, place) {
-  const answer = await request("/admin/messages/" + id).catch(() => null);
-  if (!answer?.ok) return;
+/** The query that names the node of a message; empty without a cluster. */
+export const ofNode = ({ node }) => (node ? `?node=${node}` : "");
+
+/** The nodes whose part of a list is missing, as sentences; empty if none is. */
+export const missing = ({ unanswered = [] }) => unanswered.map(({ reason }) => reason + ".").join(" ");
+
+async function showSteps(entry, place) {
+  const answer = await request("/admin/messages/" + entry.id + ofNode(entry)).catch(() => null);
+  if (!answer) return;
+  if (!answer.ok) {
+    const reply = entry.node ? await answer.json().catch(() => null) : null;
+    if (reply?.detail) place.replaceChildren(element("p", { class: "quiet" }, reply.detail));
+    return;
+  }
   const { steps, steps_more: more, deliveries } = await answer.json();
   if (!steps) {
     if (deliveries) place.replaceChildren(element("p", { class: "quiet" }, "Its deliveries are no longer recorded."));

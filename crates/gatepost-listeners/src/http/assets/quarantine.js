@@ -2,7 +2,7 @@
 
 import { $, LEARNED, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, when } from "./page.js";
 import { ACTIONS, doLater, isLeaving, leavingCount, startLater } from "./later.js";
-import { messageRow } from "./messages.js";
+import { messageRow, missing, ofNode } from "./messages.js";
 
 const STATUS = "quarantine-status";
 /** How long events are gathered before the list is requested again. */
@@ -24,17 +24,17 @@ const where = ({ destinations = [], subscribers }) => {
 };
 
 function actions(entry) {
-  const path = "/admin/quarantine/" + entry.id;
+  const path = (what = "", query = ofNode(entry)) => `/admin/quarantine/${entry.id}${what}${query}`;
   const shown = element("pre", { class: "source", dir: "auto", tabindex: "0", hidden: "", "aria-label": "Text of the message" });
   // Inserted as text: a quarantined message is hostile until proven otherwise.
   const show = (field) => async () => {
-    const message = await ask(STATUS, "GET", path);
+    const message = await ask(STATUS, "GET", path());
     if (!message) return;
     shown.textContent = message[field] || "(nothing)";
     shown.hidden = false;
   };
-  const learn = (lesson) => () => ask(STATUS, "POST", `${path}/learn?as=${lesson}`, undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
-  const release = async (body) => (await ask(STATUS, "POST", path + "/release", body, (result) => `Released to ${where(result)}.`)) && focusNext(entry);
+  const learn = (lesson) => () => ask(STATUS, "POST", path("/learn", `?as=${lesson}` + ofNode(entry).replace("?", "&")), undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
+  const release = async (body) => (await ask(STATUS, "POST", path("/release"), body, (result) => `Released to ${where(result)}.`)) && focusNext(entry);
   const releaseTo = (question, as_attachment) => async () => {
     const typed = prompt(question, entry.recipients?.join(", ") ?? "");
     if (typed == null) return;
@@ -45,11 +45,11 @@ function actions(entry) {
     element("div", { class: "actions" },
       button("Show text", show("text")),
       button("Show source", show("source")),
-      element("a", { class: "button", href: path + "/source", download: entry.id + ".eml" }, "Save source"),
+      element("a", { class: "button", href: path("/source"), download: entry.id + ".eml" }, "Save source"),
       button("Release", () => release(), { class: "main" }),
       button("Other recipients…", releaseTo("Release to these recipients instead, separated by commas:", false)),
       button("As attachment…", releaseTo("Send as an attachment to these recipients, separated by commas:", true)),
-      entry.sender ? button("Allow sender", async () => (await ask(STATUS, "POST", path + "/allow-sender", undefined, (result) => `Mail from ${result.sender} is accepted from now on.`)) && loadSenders()) : null,
+      entry.sender ? button("Allow sender", async () => (await ask(STATUS, "POST", path("/allow-sender"), undefined, (result) => `Mail from ${result.sender} is accepted from now on.`)) && loadSenders()) : null,
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
       element("a", { class: "button", href: itemLink("quarantine", entry.id) }, "Link"),
@@ -100,17 +100,19 @@ function chooseAll() {
   }
 }
 
-const query = (order) => new URLSearchParams({ search: $("quarantine-search").value.trim(), ...order });
+const query = (order) => new URLSearchParams({ search: $("quarantine-search").value.trim(), node: $("quarantine-node").value, ...order });
 
 /** Chooses all messages that the search finds, on whichever page. */
 async function chooseFound() {
   isWide = true;
   // Oldest first, so that messages that arrive meanwhile do not shift the pages.
-  for (let skip = 0; ; skip += COUNT_MAX) {
+  for (let skip = 0; ; ) {
     const page = await ask(STATUS, "GET", "/admin/quarantine?" + query({ sort: "oldest", skip, count: COUNT_MAX }));
     if (!page) return;
     for (const { id } of page.messages) if (!isLeaving(id)) chosen.add(id);
-    if (page.messages.length < COUNT_MAX) break;
+    skip += page.messages.length;
+    // A page may be short: a message has left the quarantine meanwhile.
+    if (!page.messages.length || skip >= page.found) break;
   }
   showChosen();
 }
@@ -172,12 +174,13 @@ async function readPage() {
   for (let skip = skipped, leaving = 0; ; ) {
     const answer = await request("/admin/quarantine?" + query({ sort: $("quarantine-sort").value, skip, count: Math.min(COUNT + leavingCount(), COUNT_MAX) }));
     if (!answer.ok) return null;
-    const { messages, found: matching, total } = await answer.json();
+    const reply = await answer.json();
+    const { messages, found: matching, total } = reply;
     const stay = messages.filter(({ id }) => !isLeaving(id));
     kept.push(...stay);
     leaving += messages.length - stay.length;
     skip += messages.length;
-    if (kept.length >= COUNT || skip >= matching || !messages.length) return { kept: kept.slice(0, COUNT), matching: matching - leaving, all: total };
+    if (kept.length >= COUNT || skip >= matching || !messages.length) return { kept: kept.slice(0, COUNT), matching: matching - leaving, all: total, without: missing(reply) };
   }
 }
 
@@ -193,6 +196,7 @@ export async function loadQuarantine() {
   $("quarantine-before").disabled = skipped === 0;
   $("quarantine-after").disabled = skipped + kept.length >= found;
   $("quarantine-badge").hidden = total === 0;
+  $("quarantine-missing").textContent = page.without;
   $("no-quarantine").hidden = kept.length > 0;
   $("no-quarantine").textContent = total ? "No message matches." : "The quarantine is empty.";
 }
@@ -248,7 +252,7 @@ export function startQuarantine() {
     event.preventDefault();
     search();
   });
-  $("quarantine-sort").addEventListener("change", search);
+  for (const id of ["quarantine-sort", "quarantine-node"]) $(id).addEventListener("change", search);
   $("quarantine-before").addEventListener("click", () => turnTo(skipped - COUNT));
   $("quarantine-after").addEventListener("click", () => turnTo(skipped + COUNT));
   $("add-sender").addEventListener("submit", async (event) => {

@@ -27,6 +27,15 @@ pub(super) fn print_list(answer: &Value, skipped: usize) {
         format!("{found} match, {total} in quarantine")
     };
     eprintln!("{} shown, {of}{next}", messages.len());
+    print_unanswered(answer);
+}
+
+/// The nodes of a cluster whose messages are missing in a list.
+pub(super) fn print_unanswered(answer: &Value) {
+    let nodes = answer["unanswered"].as_array();
+    for node in nodes.map(Vec::as_slice).unwrap_or_default() {
+        eprintln!("gatepost: {}", text(node, "reason").unwrap_or_default());
+    }
 }
 
 fn line(message: &Value) -> String {
@@ -37,8 +46,10 @@ fn line(message: &Value) -> String {
     let first = |names: &[&str]| names.iter().find_map(|name| text(message, name));
     let from = first(&["sender", "user", "client", "peer"]).unwrap_or_default();
     let subject = first(&["subject", "topic"]).unwrap_or_else(|| "(no subject)".to_owned());
+    let node = message["node"].as_u64();
+    let node = node.map_or_else(String::new, |node| format!("  node {node:<3}"));
     format!(
-        "{}  {}  {score:>6}  {from:<28}  {subject}",
+        "{}{node}  {}  {score:>6}  {from:<28}  {subject}",
         message["id"].as_str().unwrap_or_default(),
         arrival(message),
     )
@@ -52,6 +63,10 @@ pub(super) fn print_whole(message: &Value) {
         }
     };
     row("message", text(message, "id"));
+    row(
+        "node",
+        message["node"].as_u64().map(|node| node.to_string()),
+    );
     row("arrived", Some(arrival(message)));
     row("by", text(message, "listener"));
     row("peer", text(message, "peer"));

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use clap::Args;
 use serde_json::Value;
 
+use super::output::print_unanswered;
 use crate::client::{AdminClient, AdminError, ClientError, segment};
 
 /// The API's largest page.
@@ -61,7 +62,10 @@ fn matching(client: &AdminClient<'_>, text: &str) -> Result<Vec<String>, AdminEr
         let page = answer["messages"].as_array();
         let page = page.map(Vec::as_slice).unwrap_or_default();
         ids.extend(page.iter().filter_map(id_of));
-        if page.len() < PAGE {
+        // A page may be short: a message has left the quarantine meanwhile.
+        let found = answer["found"].as_u64().unwrap_or_default();
+        if page.is_empty() || ids.len() as u64 >= found {
+            print_unanswered(&answer);
             return Ok(ids);
         }
     }

@@ -17,13 +17,17 @@ pub(super) async fn record(operations: &Operations, request: &HttpRequest) {
     if matches!(request.method(), "GET" | "HEAD" | "OPTIONS") {
         return;
     }
-    let change = AdminChange {
+    operations.audit(change_of(request)).await;
+}
+
+/// The change that a request makes.
+pub(super) fn change_of(request: &HttpRequest) -> AdminChange {
+    AdminChange {
         user: request.user().map(str::to_owned),
         peer: request.peer,
         action: format!("{} {}", request.method(), request.path),
         details: details(request),
-    };
-    operations.audit(change).await;
+    }
 }
 
 /// `/admin/changes`

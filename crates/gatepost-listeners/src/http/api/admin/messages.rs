@@ -6,8 +6,8 @@ use gatepost_message::{Action, TopicFilter, UnknownAction};
 use gatepost_operations::{Operations, Search};
 use serde_json::json;
 
-use super::count_of;
 use super::quarantine::message_id;
+use super::{count_of, node_of};
 use crate::http::error::HttpError;
 use crate::http::parameters::time_of;
 use crate::http::request::{HttpRequest, expect_method};
@@ -21,20 +21,27 @@ pub(super) async fn respond(
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     if !id.is_empty() {
-        let story = operations.story(message_id(request, id)?).await?;
+        let story = operations
+            .story(message_id(request, id)?, node_of(request)?)
+            .await?;
         return Ok(HttpResponse::json(200, &story));
     }
-    let page = operations.messages(search_of(request)?).await?;
+    let page = operations
+        .messages(search_of(request)?, node_of(request)?)
+        .await?;
     let next_time = page.next.map(|next| {
         let since_epoch = next.time().duration_since(UNIX_EPOCH);
         since_epoch.unwrap_or_default().as_millis() as u64
     });
-    let answer = json!({
+    let mut answer = json!({
         "messages": page.messages,
         "next": page.next.map(|next| next.to_string()),
         "next_unix_ms": next_time,
         "compared": page.compared,
     });
+    if let Some(unanswered) = page.unanswered {
+        answer["unanswered"] = json!(unanswered);
+    }
     Ok(HttpResponse::json(200, &answer))
 }
 

@@ -167,6 +167,20 @@ fn count_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::count_of(request, COUNT_DEFAULT, COUNT_MAX)
 }
 
+/// The node of a cluster that `node=` chooses; `None` for all.
+fn node_of(request: &HttpRequest) -> Result<Option<u8>, HttpError> {
+    let text = request.query_value("node").filter(|text| !text.is_empty());
+    let number = |text: &String| (1..=u8::MAX).find(|number| number.to_string() == *text);
+    match text.as_ref().map(number) {
+        None => Ok(None),
+        Some(Some(number)) => Ok(Some(number)),
+        Some(None) => Err(HttpError::Parameter {
+            name: "node",
+            detail: "write the number of a node, from 1 to 255".to_owned(),
+        }),
+    }
+}
+
 /// The number of items to skip, by `skip=`, so that a list can be paged through.
 fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::skip_of(request)

@@ -3,15 +3,18 @@
 //! A quarantined message is hostile until proven otherwise: its source is sent as plain text that
 //! no browser interprets, and excerpts are shown as text, never as markup.
 
-use gatepost_message::MessageId;
+use gatepost_learning::bayes::Class;
+use gatepost_message::{Action, MessageId};
 use gatepost_operations::{
-    OperationError, Operations, QuarantineOrder, QuarantineSearch, ReleaseRequest,
+    DecisionOutcome, OperationError, Operations, QuarantineDecision, QuarantineOrder,
+    QuarantineSearch, ReleaseRequest,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::audit;
 use super::rules::class_of;
-use super::{body, count_of, skip_of};
+use super::{body, count_of, node_of, skip_of};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
@@ -32,24 +35,27 @@ pub(super) async fn respond(
     let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
     let id = message_id(request, id)?;
     match what {
-        "" => one(operations, request, id).await,
+        "" => one(context, operations, request, id).await,
         "source" => source(operations, request, id).await,
         "release" => release(context, operations, request, id).await,
         "learn" => {
             expect_method(request, &["POST"], "POST")?;
-            let learned = operations.learn(id, class_of(request)?).await?;
-            Ok(HttpResponse::json(
-                200,
-                &json!({ "id": id.to_string(), "learned": learned }),
-            ))
+            let decision = match class_of(request)? {
+                Class::Spam => QuarantineDecision::LearnSpam,
+                Class::Ham => QuarantineDecision::LearnHam,
+            };
+            decide(context, operations, request, id, decision).await
         }
         "allow-sender" => {
             expect_method(request, &["POST"], "POST")?;
-            let sender = operations.allow_sender_of(id).await?;
-            Ok(HttpResponse::json(
-                200,
-                &json!({ "id": id.to_string(), "sender": sender }),
-            ))
+            decide(
+                context,
+                operations,
+                request,
+                id,
+                QuarantineDecision::AllowSender,
+            )
+            .await
         }
         _ => Err(HttpError::NotFound(request.path.clone())),
     }
@@ -75,12 +81,15 @@ async fn list(operations: &Operations, request: &HttpRequest) -> Result<HttpResp
         skip: skip_of(request)?,
         count: count_of(request)?,
     };
-    let page = operations.quarantine(search).await?;
-    let answer = json!({
+    let page = operations.quarantine(search, node_of(request)?).await?;
+    let mut answer = json!({
         "messages": page.messages,
         "found": page.found,
         "total": page.total,
     });
+    if let Some(unanswered) = page.unanswered {
+        answer["unanswered"] = json!(unanswered);
+    }
     Ok(HttpResponse::json(200, &answer))
 }
 
@@ -110,17 +119,49 @@ async fn release(
         as_attachment: how.as_attachment,
         stays_quarantined: false,
     };
-    let released = operations.release(id, how).await?;
-    let action = released.verdict.action;
+    decide(
+        context,
+        operations,
+        request,
+        id,
+        QuarantineDecision::Release(how),
+    )
+    .await
+}
+
+/// Carries out a decision, on the node that has the message.
+async fn decide(
+    context: &HttpContext,
+    operations: &Operations,
+    request: &HttpRequest,
+    id: MessageId,
+    decision: QuarantineDecision,
+) -> Result<HttpResponse, HttpError> {
+    let change = audit::change_of(request);
+    let decided = operations.decide(id, decision, change, node_of(request)?);
+    let id = id.to_string();
+    let released = match decided.await? {
+        DecisionOutcome::Deleted => return Ok(HttpResponse::empty(204)),
+        DecisionOutcome::Learned(learned) => {
+            let answer = json!({ "id": id, "learned": learned });
+            return Ok(HttpResponse::json(200, &answer));
+        }
+        DecisionOutcome::Allowed(sender) => {
+            let answer = json!({ "id": id, "sender": sender });
+            return Ok(HttpResponse::json(200, &answer));
+        }
+        DecisionOutcome::Released(released) => released,
+    };
     let mut answer = json!({
-        "id": id.to_string(),
-        "verdict": action.name(),
+        "id": id,
+        "verdict": released.verdict,
         "subscribers": released.subscribers,
         "destinations": released.destinations,
     });
+    let action = released.verdict.parse().unwrap_or(Action::Defer);
     let status = status_of(action);
     if status != 200 {
-        answer["reason"] = Value::from(released.verdict.reason);
+        answer["reason"] = Value::from(released.reason);
     }
     let mut response = HttpResponse::json(status, &answer);
     add_retry_after(context, action, &mut response);
@@ -128,16 +169,16 @@ async fn release(
 }
 
 async fn one(
+    context: &HttpContext,
     operations: &Operations,
     request: &HttpRequest,
     id: MessageId,
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "DELETE"], "GET, HEAD, DELETE")?;
     if request.method() == "DELETE" {
-        operations.delete(id).await?;
-        return Ok(HttpResponse::empty(204));
+        return decide(context, operations, request, id, QuarantineDecision::Delete).await;
     }
-    let message = operations.quarantined(id).await?;
+    let message = operations.quarantined(id, node_of(request)?).await?;
     let mut answer = message.story;
     answer["text"] = Value::from(message.text);
     answer["source"] = Value::from(String::from_utf8_lossy(&message.source).into_owned());
@@ -150,7 +191,7 @@ async fn source(
     id: MessageId,
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    let message = operations.quarantined(id).await?;
+    let message = operations.quarantined(id, node_of(request)?).await?;
     Ok(
         HttpResponse::new(200, "application/octet-stream", message.source)
             .with("Cache-Control", "no-store")
@@ -179,6 +220,15 @@ impl From<OperationError> for HttpError {
             OperationError::NoSender | OperationError::Conflict(_) => {
                 Self::Conflict(error.to_string())
             }
+            OperationError::NoAnswer(_) => Self::Unavailable(error.to_string()),
+            OperationError::NoSuchNode(_) => Self::Parameter {
+                name: "node",
+                detail: error.to_string(),
+            },
+            OperationError::TooFar(_) => Self::Parameter {
+                name: "skip",
+                detail: error.to_string(),
+            },
             OperationError::Failed(detail) => Self::Unavailable(detail),
         }
     }

@@ -1,0 +1,250 @@
+//! Questions of a node to another one, and answers, as bytes.
+//!
+//! A question is JSON. An answer is the length of a JSON text in 4 bytes, the text, and the bytes
+//! of a message, if one was asked for. The transport has a version for both.
+
+use std::time::Duration;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use gatepost_message::{Action, MessageId, TopicFilter};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::decision::{AskedChange, QuarantineDecision};
+use super::limits::{ACTION_WAIT_MAX, ENTRIES_MAX, MERGED_MAX, READ_WAIT_MAX};
+use crate::error::OperationError;
+use crate::request::{QuarantineSearch, Search};
+
+/// A question to a node. Messages are named by the numbers of their ids.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum NodeQuestion {
+    /// Entries of the journal.
+    Journal(AskedSearch),
+    /// The story of a message.
+    Story(u64),
+    /// A page of the quarantine.
+    QuarantinePage(QuarantineSearch),
+    /// The order of the messages in quarantine.
+    QuarantineKeys(QuarantineSearch),
+    /// The journal entries of these messages in quarantine.
+    QuarantineEntries(Vec<u64>),
+    /// A message in quarantine with its bytes.
+    Quarantined(u64),
+    /// An action on a message in quarantine.
+    Decide {
+        id: u64,
+        decision: QuarantineDecision,
+        change: Option<AskedChange>,
+    },
+}
+
+/// A search in the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskedSearch {
+    text: String,
+    verdict: Option<String>,
+    rule: String,
+    topic: Option<String>,
+    sender: String,
+    since: Option<std::time::SystemTime>,
+    until: Option<std::time::SystemTime>,
+    before: Option<u64>,
+    count: usize,
+}
+
+impl AskedSearch {
+    /// Limits the number of entries.
+    pub(super) fn bound(&mut self, count_max: usize) {
+        self.count = self.count.min(count_max);
+    }
+}
+
+impl From<&Search> for AskedSearch {
+    fn from(search: &Search) -> Self {
+        Self {
+            text: search.text.clone(),
+            verdict: search.verdict.map(|verdict| verdict.name().to_owned()),
+            rule: search.rule.clone(),
+            topic: search.topic.as_ref().map(|topic| topic.as_str().to_owned()),
+            sender: search.sender.clone(),
+            since: search.since,
+            until: search.until,
+            before: search.before.map(MessageId::number),
+            count: search.count,
+        }
+    }
+}
+
+impl TryFrom<AskedSearch> for Search {
+    type Error = OperationError;
+
+    fn try_from(asked: AskedSearch) -> Result<Self, OperationError> {
+        let verdict = asked.verdict.map(|name| name.parse::<Action>());
+        let topic = asked.topic.map(|filter| TopicFilter::new(&filter));
+        Ok(Self {
+            text: asked.text,
+            verdict: verdict.transpose().map_err(unreadable)?,
+            rule: asked.rule,
+            topic: topic.transpose().map_err(unreadable)?,
+            sender: asked.sender,
+            since: asked.since,
+            until: asked.until,
+            before: asked.before.map(MessageId::from_number),
+            count: asked.count,
+        })
+    }
+}
+
+/// The answer of a node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct NodeAnswer {
+    pub(super) content: Value,
+    /// The bytes of a message.
+    pub(super) body: Bytes,
+}
+
+impl NodeAnswer {
+    pub(super) fn of(answer: &impl Serialize) -> Result<Self, OperationError> {
+        let content = serde_json::to_value(answer);
+        Ok(Self {
+            content: content.map_err(unreadable)?,
+            body: Bytes::new(),
+        })
+    }
+
+    /// The answer in this form.
+    pub(super) fn read<T: serde::de::DeserializeOwned>(self) -> Result<T, OperationError> {
+        serde_json::from_value(self.content).map_err(unreadable)
+    }
+}
+
+impl NodeQuestion {
+    /// The question with counts that an answer permits.
+    pub(super) fn bounded(mut self) -> Self {
+        match &mut self {
+            Self::Journal(asked) => asked.bound(ENTRIES_MAX),
+            Self::QuarantinePage(QuarantineSearch { count, .. }) => {
+                *count = (*count).min(ENTRIES_MAX);
+            }
+            Self::QuarantineKeys(QuarantineSearch { count, .. }) => {
+                *count = (*count).min(MERGED_MAX);
+            }
+            Self::QuarantineEntries(ids) => ids.truncate(ENTRIES_MAX),
+            Self::Story(_) | Self::Quarantined(_) | Self::Decide { .. } => {}
+        }
+        self
+    }
+
+    /// The longest wait for each part of the answer.
+    pub(super) const fn wait_max(&self) -> Duration {
+        match self {
+            Self::Decide { .. } => ACTION_WAIT_MAX,
+            _ => READ_WAIT_MAX,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Result<Bytes, OperationError> {
+        let bytes = serde_json::to_vec(self).map_err(unreadable)?;
+        Ok(bytes.into())
+    }
+
+    pub(super) fn of_bytes(bytes: &[u8]) -> Result<Self, OperationError> {
+        serde_json::from_slice(bytes).map_err(unreadable)
+    }
+}
+
+/// An answer as bytes.
+pub(super) fn encode(answer: Result<NodeAnswer, OperationError>) -> Bytes {
+    let (content, body) = match answer {
+        Ok(answer) => (Ok(answer.content), answer.body),
+        Err(error) => (Err(error), Bytes::new()),
+    };
+    let text = serde_json::to_vec(&content).unwrap_or_default();
+    let mut bytes = BytesMut::with_capacity(4 + text.len() + body.len());
+    bytes.put_u32(text.len() as u32);
+    bytes.put_slice(&text);
+    bytes.put_slice(&body);
+    bytes.freeze()
+}
+
+/// An answer of bytes, which is an error if the node answered with one.
+pub(super) fn decode(mut bytes: Bytes) -> Result<NodeAnswer, OperationError> {
+    let cut = || OperationError::Failed("the answer of a node ends too early".to_owned());
+    if bytes.len() < 4 {
+        return Err(cut());
+    }
+    let length = bytes.get_u32() as usize;
+    if bytes.len() < length {
+        return Err(cut());
+    }
+    let text = bytes.split_to(length);
+    let content: Result<Value, OperationError> =
+        serde_json::from_slice(&text).map_err(unreadable)?;
+    Ok(NodeAnswer {
+        content: content?,
+        body: bytes,
+    })
+}
+
+fn unreadable(error: impl std::fmt::Display) -> OperationError {
+    OperationError::Failed(format!(
+        "nodes of this cluster do not understand each other, update them: {error}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_and_an_error_read_back() {
+        let answer = NodeAnswer {
+            content: json!({ "messages": [1] }),
+            body: Bytes::from_static(b"\0\xffbody"),
+        };
+        assert_eq!(decode(encode(Ok(answer.clone()))), Ok(answer));
+        for error in [
+            OperationError::NotFound,
+            OperationError::Nowhere("x".to_owned()),
+            OperationError::NoSender,
+            OperationError::Conflict("y".into()),
+        ] {
+            assert_eq!(decode(encode(Err(error.clone()))), Err(error));
+        }
+    }
+
+    #[test]
+    fn an_incomplete_answer_or_an_unknown_question_is_an_error() {
+        let whole = encode(NodeAnswer::of(&"text"));
+        for length in 0..whole.len() {
+            assert!(decode(whole.slice(..length)).is_err(), "{length}");
+        }
+        assert!(NodeQuestion::of_bytes(b"{\"another\": 1}").is_err());
+        assert!(NodeQuestion::of_bytes(b"").is_err());
+    }
+
+    #[test]
+    fn a_search_reads_back() {
+        let search = Search {
+            text: "x".to_owned(),
+            verdict: Some(Action::Reject),
+            topic: TopicFilter::new("a/#").ok(),
+            since: Some(std::time::SystemTime::now()),
+            before: Some(MessageId::next()),
+            count: 7,
+            ..Search::default()
+        };
+        let question = NodeQuestion::Journal(AskedSearch::from(&search));
+        let bytes = question.bytes().expect("written");
+        let read = NodeQuestion::of_bytes(&bytes).expect("read");
+        let NodeQuestion::Journal(asked) = read else {
+            panic!("another question: {read:?}");
+        };
+        let read = Search::try_from(asked).expect("a search");
+        assert_eq!(format!("{read:?}"), format!("{search:?}"));
+    }
+}
