@@ -73,7 +73,8 @@ pub(crate) async fn run(
                         "this server is part of its cluster");
                     notify(Ok(()));
                     pause = PAUSE_FIRST;
-                    match session.run(&shared, &broker, &rights, &mut is_stopping).await {
+                    let run = Box::pin(session.run(&shared, &broker, &rights, &mut is_stopping));
+                    match run.await {
                         Some(end) => end,
                         None => return,
                     }

@@ -24,7 +24,7 @@ export function messageRow(entry) {
       element("span", { class: "badge " + entry.action }, entry.action),
       element("span", { class: "what" }, element("b", { dir: "auto" }, what), element("span", { dir: "auto" }, below)),
       element("span", { class: "from", dir: "auto" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + "",
-        entry.node ? element("span", { class: "quiet node" }, ` node ${entry.node}`) : null),
+        entry.node ? element("span", { class: "quiet node" }, ` · node ${entry.node}`) : null),
       element("span", { class: "score" }, score)));
   // The story is built when it is opened, and requested again each time: subscribers
   // may have acknowledged meanwhile.
