@@ -3,7 +3,7 @@
 //! Each node keeps the journal entries and the quarantined messages that it has received. An
 //! operator asks any node, which asks the others: all of them for a list, and one for a message,
 //! which its id or the operator names. The other nodes carry out the same operations as this one
-//! ([`Operations::carry_out`]), so a list of one server is a list of a cluster with one node.
+//! (`Operations::carry_out`), so a list of one server is a list of a cluster with one node.
 //!
 //! - `question.rs`: questions and answers as bytes;
 //! - `answering.rs`: a node's part in a question;
