@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use gatepost_broker::{Broker, OtherNodes, OwnerRights};
 use gatepost_message::NodeNumber;
-use gatepost_store::{Store, StoreError};
+use gatepost_store::{SharedSet, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::BackboneError;
 use crate::node_questions::NodeQuestions;
 use crate::node_stream::copy::NodeCopy;
+use crate::records::followed_bucket::follows_cluster;
+use crate::records::view::{RecordsView, SharedView};
 use crate::settings::BackboneSettings;
 use crate::shared::Shared;
 
@@ -26,13 +28,17 @@ pub struct Backbone {
 
 impl Backbone {
     /// A backbone that is not connected yet. It already records the broker's reports.
-    /// Reads from `store` what an earlier run of this server had not sent to the cluster.
+    /// Reads from `store` what an earlier run of this server had not sent to the cluster. The
+    /// cluster decides about the records of `sets` from now on.
     pub fn new(
         settings: &BackboneSettings,
         node: NodeNumber,
         store: &Store,
+        sets: &'static [&'static SharedSet],
     ) -> Result<Self, StoreError> {
-        let shared = Shared::new(settings.clone(), node, store.clone())?;
+        let records = Arc::new(RecordsView::new(sets, follows_cluster(store)?));
+        store.share_records(Arc::new(SharedView(records.clone())));
+        let shared = Shared::new(settings.clone(), node, store.clone(), records)?;
         store.each_session(|row| shared.copy.note_session(row.number, &row.client))?;
         Ok(Self {
             shared: Arc::new(shared),
@@ -60,6 +66,7 @@ impl Backbone {
             let copy = self.shared.copy.clone();
             self.shared.log.store.copy_commits_to(copy);
         }
+        let records = self.shared.records.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -78,6 +85,7 @@ impl Backbone {
             questions,
             stop,
             joined,
+            records,
             thread,
         })
     }
@@ -97,6 +105,7 @@ pub struct RunningBackbone {
     questions: NodeQuestions,
     stop: watch::Sender<bool>,
     joined: oneshot::Receiver<Result<(), BackboneError>>,
+    records: Arc<RecordsView>,
     thread: JoinHandle<()>,
 }
 
@@ -104,7 +113,16 @@ impl RunningBackbone {
     /// Waits for the first attempt to join the cluster. An error is one that only an operator can
     /// correct; servers that cannot be reached are none, and are tried again.
     pub async fn joined(&mut self) -> Result<(), BackboneError> {
-        match tokio::time::timeout(START_TIME_MAX, &mut self.joined).await {
+        let (joined, records) = (&mut self.joined, &self.records);
+        let joined = async move {
+            let joined = joined.await;
+            if matches!(joined, Ok(Ok(()))) {
+                // The users are in force before the first client is served.
+                records.followed().await;
+            }
+            joined
+        };
+        match tokio::time::timeout(START_TIME_MAX, joined).await {
             Ok(Ok(Err(error))) if error.is_lasting() => Err(error),
             _ => Ok(()),
         }

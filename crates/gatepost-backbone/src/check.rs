@@ -119,6 +119,7 @@ async fn check_server(
         subjects.stream("RETAINED"),
         format!("KV_{}", subjects.stream("NODES")),
         format!("KV_{}", subjects.stream("SESSIONS")),
+        format!("KV_{}", subjects.stream("USERS")),
     ];
     names.extend((1..=settings.partitions).map(|number| subjects.stream(&format!("P{number}"))));
     for name in &names {
@@ -145,7 +146,7 @@ async fn check_account(
     };
     let limits = &account.limits;
     let streams_max = limits.max_streams.filter(|max| *max > 0);
-    let needed = 3 + i64::from(settings.partitions);
+    let needed = 4 + i64::from(settings.partitions);
     if let Some(max) = streams_max.filter(|max| *max < needed) {
         let text = format!("the account may have {max} streams, and the cluster needs {needed}");
         findings.push(EngineFinding::new(EngineFindingKind::Error, text));

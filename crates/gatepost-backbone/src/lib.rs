@@ -17,6 +17,7 @@
 //! - Each node copies its sessions into a stream, from which another one adopts them when the node
 //!   fails (`node_stream/`, `node_copying.rs`, `moving/failed_nodes.rs`).
 //! - Nodes ask each other on behalf of administrators (`node_questions.rs`, `members.rs`).
+//! - Users and other shared records are in a bucket that every node follows (`records/`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
@@ -55,6 +56,8 @@ mod node_streams;
 mod outgoing;
 mod question_state;
 mod receiving;
+mod records;
+mod removed_keys;
 mod retained;
 mod retained_stream;
 mod sending;
@@ -71,4 +74,6 @@ pub use membership::NodeRecord;
 pub use moves::forget_node;
 pub use node_questions::{NodeQuestions, QuestionError};
 pub use question_state::ReceivedQuestion;
+pub use records::client::RecordsClient;
+pub use records::followed_bucket::{follows_cluster, leave_cluster};
 pub use settings::{BackboneMistake, BackboneSettings};

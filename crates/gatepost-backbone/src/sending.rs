@@ -93,6 +93,7 @@ mod tests {
     use gatepost_store::Store;
 
     use super::*;
+    use crate::records::view::RecordsView;
     use crate::settings::BackboneSettings;
 
     fn publication(topic: &str, bytes: usize) -> Arc<Publication> {
@@ -104,7 +105,9 @@ mod tests {
     fn publications_of_one_topic_share_a_bundle() {
         let store = Store::in_memory().expect("a store");
         let settings = BackboneSettings::default();
-        let shared = Shared::new(settings, NodeNumber::FIRST, store).expect("nothing was stored");
+        let records = RecordsView::new(&[], true).into();
+        let shared = Shared::new(settings, NodeNumber::FIRST, store, records);
+        let shared = shared.expect("nothing was stored");
         let topics = ["a", "a", "b", "a"];
         let mut batch: VecDeque<_> = topics.map(|topic| publication(topic, 10)).into();
         batch.push_back(publication("a", BUNDLE_BYTES_MAX));

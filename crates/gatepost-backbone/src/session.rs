@@ -31,6 +31,8 @@ use crate::node_questions;
 use crate::node_streams;
 use crate::outgoing::OutgoingQueue;
 use crate::receiving;
+use crate::records::bucket::RecordBucket;
+use crate::records::following::RecordsFollower;
 use crate::retained_stream;
 use crate::sending;
 use crate::shared::Shared;
@@ -73,6 +75,7 @@ pub(crate) async fn run(
                         "this server is part of its cluster");
                     notify(Ok(()));
                     pause = PAUSE_FIRST;
+                    // Boxed, since the future of a whole session is large.
                     let run = Box::pin(session.run(&shared, &broker, &rights, &mut is_stopping));
                     match run.await {
                         Some(end) => end,
@@ -118,6 +121,8 @@ struct ClusterSession {
     own_stream: Option<Stream>,
     /// The nodes that have the sessions.
     directory: Directory,
+    /// The bucket of shared records.
+    records: RecordBucket,
     outgoing: Arc<OutgoingQueue>,
     queue: mpsc::Receiver<Arc<Publication>>,
 }
@@ -171,6 +176,7 @@ impl ClusterSession {
         } else {
             None
         };
+        let records = RecordBucket::open(&context, &shared.subjects, &shared.settings).await?;
         for other in membership::list(&claim.bucket()).await? {
             shared.known_nodes.note_alive(other);
         }
@@ -188,6 +194,7 @@ impl ClusterSession {
             log,
             own_stream,
             directory,
+            records,
             outgoing: Arc::new(outgoing),
             queue,
         })
@@ -271,6 +278,9 @@ impl ClusterSession {
             let context = self.context.clone();
             tasks.spawn(node_copying::write(shared.clone(), context, stream));
         }
+        // Not before the others: a change of the database may wait for the copy of the sessions.
+        let (view, store) = (shared.records.clone(), shared.log.store.clone());
+        tasks.spawn(RecordsFollower::follow(view, store, self.records));
         let sent = sending::run(
             shared.clone(),
             broker.clone(),

@@ -25,6 +25,7 @@ use crate::node_epoch::{NodeStreamId, stored_epoch};
 use crate::node_stream::copy::NodeCopy;
 use crate::outgoing::OutgoingQueue;
 use crate::question_state::QuestionState;
+use crate::records::view::RecordsView;
 use crate::retained::SharedRetained;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     /// The copy of this node's sessions, for other nodes.
     pub(crate) copy: Arc<NodeCopy>,
     pub(crate) retained: SharedRetained,
+    /// The users and other records that the nodes share.
+    pub(crate) records: Arc<RecordsView>,
     pub(crate) known_nodes: KnownNodes,
     pub(crate) questions: QuestionState,
     /// Present while there is a connection.
@@ -69,6 +72,7 @@ impl Shared {
         settings: BackboneSettings,
         node: NodeNumber,
         store: Store,
+        records: Arc<RecordsView>,
     ) -> Result<Self, StoreError> {
         let run = SystemTime::now().duration_since(UNIX_EPOCH);
         let node = node.get();
@@ -87,6 +91,7 @@ impl Shared {
             interest: Interest::new(),
             groups: OwnGroups::new(),
             retained: SharedRetained::new(node),
+            records,
             known_nodes: KnownNodes::new(node),
             questions: QuestionState::new(),
             outgoing: ArcSwapOption::empty(),
@@ -155,6 +160,7 @@ impl Shared {
         self.interest.abandon();
         self.groups.abandon();
         self.questions.leave();
+        self.records.leave();
         self.known_nodes.forget();
         self.note_trouble(reason.to_string());
     }

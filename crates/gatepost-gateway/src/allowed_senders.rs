@@ -14,10 +14,16 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use gatepost_message::{Action, Format, Message, Verdict};
 use gatepost_procedures::KnownSenders;
-use gatepost_store::{Store, StoreChange, StoreError};
+use gatepost_store::{SharedEntry, SharedSet, Store, StoreChange, StoreError};
 
 /// The store's table: the address is the key.
 const SPACE: &str = "allowed_sender";
+/// The records that all servers of a cluster share: each address is an entry.
+pub static SHARED_SENDERS: SharedSet = SharedSet {
+    name: SPACE,
+    spaces: &[SPACE],
+    entry_of: |_, key, _| String::from_utf8(key.to_vec()).ok(),
+};
 /// The procedure whose verdict by score is overridden for an allowed sender.
 const SPAM_CHECK: &str = "/spamcheck";
 /// The procedure whose verdict applies to every sender.
@@ -29,13 +35,20 @@ pub(crate) struct AllowedSenders(Arc<ArcSwap<BTreeSet<String>>>);
 
 impl AllowedSenders {
     pub(crate) fn load(store: &Store) -> Self {
-        let records = store.records(SPACE, b"").unwrap_or_else(|error| {
+        let senders = Self(Arc::default());
+        if let Err(error) = senders.reload(store) {
             tracing::error!(target: "gateway", %error, "the allowed senders cannot be read");
-            Vec::new()
-        });
+        }
+        senders
+    }
+
+    /// Reads the addresses again, after a change.
+    pub(crate) fn reload(&self, store: &Store) -> Result<(), StoreError> {
+        let records = store.records(SPACE, b"")?;
         let address = |key: &[u8]| String::from_utf8(key.to_vec()).ok();
         let addresses = records.iter().filter_map(|(key, _)| address(key));
-        Self(Arc::new(ArcSwap::from_pointee(addresses.collect())))
+        self.0.store(Arc::new(addresses.collect()));
+        Ok(())
     }
 
     /// The addresses, sorted.
@@ -43,7 +56,7 @@ impl AllowedSenders {
         self.0.load().iter().cloned().collect()
     }
 
-    /// Adds an address to the list, or removes it; returns when the change is on disk.
+    /// Adds an address to the list, or removes it; returns when the change is durable.
     pub(crate) async fn change(
         &self,
         store: &Store,
@@ -62,17 +75,13 @@ impl AllowedSenders {
         } else {
             StoreChange::DeleteRecord { space: SPACE, key }
         };
-        store.submit([change])?.committed().await?;
-        self.0.rcu(|known| {
-            let mut addresses = BTreeSet::clone(known);
-            if allowed {
-                addresses.insert(address.clone());
-            } else {
-                addresses.remove(&address);
-            }
-            Arc::new(addresses)
-        });
-        Ok(())
+        let entry = SharedEntry {
+            set: &SHARED_SENDERS,
+            name: &address,
+        };
+        let change = || Ok::<_, StoreError>(vec![change.clone()]);
+        store.change_entry(entry, change).await?;
+        self.reload(store)
     }
 
     /// The verdict on a message with the list applied.

@@ -129,7 +129,7 @@ impl Gateway {
         &*self.0.sink
     }
 
-    /// Adds an allowed sender or removes it; returns when the change is on disk.
+    /// Adds an allowed sender or removes it; returns when the change is durable.
     pub async fn allow_sender(&self, address: &str, allowed: bool) -> Result<(), StoreError> {
         let shared = &self.0;
         shared
@@ -141,6 +141,10 @@ impl Gateway {
     /// The allowed senders, sorted.
     pub fn allowed_senders(&self) -> Vec<String> {
         self.0.allowed_senders.addresses()
+    }
+
+    pub(crate) fn allowed(&self) -> &AllowedSenders {
+        &self.0.allowed_senders
     }
 
     pub(crate) fn attachment_slot(&self) -> &OnceLock<Attachments> {

@@ -26,6 +26,7 @@ mod release;
 mod sender_lists;
 mod storage_failure;
 
+pub use allowed_senders::SHARED_SENDERS;
 pub use attached_file::{FileAnnouncement, FileOutcome};
 pub use attachments::{
     AttachmentError, AttachmentFigures, AttachmentSettings, Attachments, KeptFile, NewAttachment,

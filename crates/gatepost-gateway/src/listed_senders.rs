@@ -27,4 +27,20 @@ impl Gateway {
     pub async fn keep_senders_of(&self, is_user: impl Fn(&str) -> bool) -> Result<(), StoreError> {
         self.sender_lists().keep(self.store(), is_user).await
     }
+
+    /// Follows the changes of allowed senders by other servers of a cluster; runs until dropped.
+    pub async fn follow_allowed_senders(&self) {
+        let Some(cluster) = self.store().shared_records() else {
+            return;
+        };
+        let mut changes = cluster.changes();
+        loop {
+            if let Err(error) = self.allowed().reload(self.store()) {
+                tracing::error!(target: "gateway", %error, "the allowed senders cannot be read");
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
 }

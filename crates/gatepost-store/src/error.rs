@@ -112,8 +112,8 @@ pub enum StoreError {
         /// The bytes that wait.
         waiting_bytes: usize,
     },
-    /// The log that the servers of a cluster share did not store the message.
-    #[error("the cluster did not store the message: {cause}")]
+    /// The cluster that the server is part of did not store the message or the change.
+    #[error("the cluster did not store it: {cause}")]
     Cluster {
         /// The reason.
         cause: Arc<str>,

@@ -25,6 +25,7 @@ use crate::queue::{CommitQueue, Urgency};
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
 use crate::settings::{SharedHistoryAges, SharedSettings};
+use crate::shared_records::SharingCluster;
 use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
 use crate::watch::{DiskHealth, DiskWatch};
@@ -56,6 +57,7 @@ pub(crate) struct StoreCore {
     background: BackgroundThreads,
     commits: Arc<AtomicU64>,
     pub(crate) copy: SharedCopy,
+    pub(crate) cluster: SharingCluster,
     /// Released when the writer has ended.
     locks: Mutex<Vec<FolderLock>>,
 }
@@ -215,6 +217,7 @@ impl Store {
             health: parts.health,
             commits: committer.commits.clone(),
             copy: committer.copy.clone(),
+            cluster: SharingCluster::new(),
         };
         let inner = Arc::new(inner);
         (Self { inner }, committer)

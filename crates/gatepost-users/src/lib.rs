@@ -56,6 +56,7 @@ pub use login_refusal::LoginRefusal;
 pub use mount::mount_mistake;
 pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_user_name};
 pub use peer_account::{PeerAccount, accounts_are_known};
+pub use record::{SHARED_ACCESS, SHARED_PEPPER};
 pub use refusal_counters::Refusals;
 pub use secret::Secret;
 pub use settings::{

@@ -9,9 +9,10 @@
 //! | `access` | `pepper` | the key of this installation's keyed hashes |
 
 use bytes::Bytes;
-use gatepost_store::StoreChange;
+use gatepost_store::{SharedEntry, SharedSet, StoreChange};
 use serde::{Deserialize, Serialize};
 
+use crate::names::fold;
 use crate::scram::ScramKeys;
 use crate::{AccessSet, Effect, random};
 
@@ -21,6 +22,41 @@ pub(crate) const GRANT: &str = "grant";
 pub(crate) const ACCESS: &str = "access";
 pub(crate) const REVISION: &[u8] = b"revision";
 pub(crate) const PEPPER: &[u8] = b"pepper";
+
+/// The records that all servers of a cluster share. An entry has a user with the user's tokens and
+/// rules, or the rules of a group. Names that differ in letter case only are one entry, since they
+/// are one user.
+pub static SHARED_ACCESS: SharedSet = SharedSet {
+    name: "access",
+    spaces: &[USER, TOKEN, GRANT],
+    entry_of: subject_of,
+};
+
+/// The key of keyed hashes, which all servers of a cluster share: the answers to unknown names are
+/// derived from it, and would otherwise differ from one server to the next.
+pub static SHARED_PEPPER: SharedSet = SharedSet {
+    name: "pepper",
+    spaces: &[ACCESS],
+    entry_of: |_, key, _| (key == PEPPER).then(|| "scram".to_owned()),
+};
+
+/// The entry of a user or of a group.
+pub(crate) const fn entry(folded_name: &str) -> SharedEntry<'_> {
+    SharedEntry {
+        set: &SHARED_ACCESS,
+        name: folded_name,
+    }
+}
+
+fn subject_of(space: &str, key: &[u8], value: &[u8]) -> Option<String> {
+    let name = match space {
+        USER => std::str::from_utf8(key).ok()?.to_owned(),
+        TOKEN => serde_json::from_slice::<TokenRecord>(value).ok()?.user,
+        GRANT => split_grant_key(key)?.0.to_owned(),
+        _ => return None,
+    };
+    Some(fold(&name))
+}
 
 /// One user.
 #[derive(Clone, Serialize, Deserialize)]

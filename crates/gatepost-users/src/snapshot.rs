@@ -41,6 +41,9 @@ pub(crate) struct KnownToken {
 #[derive(Default)]
 pub(crate) struct Snapshot {
     pub(crate) generation: u64,
+    /// Whether there may be users that are not here: those of a cluster, before a new server has
+    /// read them.
+    is_incomplete: bool,
     /// By folded name.
     users: HashMap<String, Arc<KnownUser>>,
     pub(crate) tokens: HashMap<TokenHash, Arc<KnownToken>>,
@@ -60,8 +63,10 @@ impl Snapshot {
         settings: &AccessSettings,
         generation: u64,
     ) -> Result<Self, UsersError> {
+        let cluster = store.shared_records();
         let mut snapshot = Self {
             generation,
+            is_incomplete: cluster.is_some_and(|cluster| !cluster.is_complete()),
             policy: settings.default,
             mounts: MountSettings::new(settings),
             ..Self::default()
@@ -119,8 +124,9 @@ impl Snapshot {
         self.users.values().map(AsRef::as_ref)
     }
 
+    /// Whether there are users, as far as is known: without any, no login is required.
     pub(crate) fn has_users(&self) -> bool {
-        !self.users.is_empty()
+        self.is_incomplete || !self.users.is_empty()
     }
 
     fn add_token(&mut self, key: &[u8], value: &[u8]) {

@@ -27,7 +27,7 @@ pub(crate) enum UsersMarkerError {
     File { path: PathBuf, cause: io::Error },
 }
 
-/// Called at the start of a server: users or no marker.
+/// Called at the start of a server that is in no cluster: users or no marker.
 pub(crate) fn check(folder: &Path, users: &Users) -> Result<(), UsersMarkerError> {
     let path = folder.join(FILE_NAME);
     if !users.list().is_empty() {
@@ -40,6 +40,28 @@ pub(crate) fn check(folder: &Path, users: &Users) -> Result<(), UsersMarkerError
     }
 }
 
+/// Called on a server in a cluster, where users come and go by other servers too: the marker agrees
+/// with the users, as soon as they are known.
+pub(crate) fn update(folder: &Path, users: &Users) -> Result<(), UsersMarkerError> {
+    if users.are_known() {
+        return removed(folder, users);
+    }
+    Ok(())
+}
+
+/// Updates the marker with each change of users; runs until dropped.
+pub(crate) async fn follow(folder: PathBuf, users: Users) {
+    let mut changes = users.changes();
+    loop {
+        if let Err(error) = update(&folder, &users) {
+            tracing::warn!(target: "users", %error, "the record that there are users is not right");
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Called after a user was added.
 pub(crate) fn added(folder: &Path) -> Result<(), UsersMarkerError> {
     set(&folder.join(FILE_NAME))
@@ -49,7 +71,7 @@ pub(crate) fn added(folder: &Path) -> Result<(), UsersMarkerError> {
 pub(crate) fn removed(folder: &Path, users: &Users) -> Result<(), UsersMarkerError> {
     let path = folder.join(FILE_NAME);
     if !users.list().is_empty() {
-        return Ok(());
+        return set(&path);
     }
     match fs::remove_file(&path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation};
@@ -20,14 +19,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::BackboneError;
+use crate::removed_keys::is_removal;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
 
 /// The time for which the engine remembers that a key was removed.
 const REMOVED_FOR: Duration = Duration::from_hours(1);
-/// The headers of removed keys: of a removal, and of the engine's mark after its time.
-const OPERATION: &str = "KV-Operation";
-const MARKER: &str = "Nats-Marker-Reason";
 
 /// The identifier of a session's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -280,14 +277,6 @@ impl Directory {
             }
         }
     }
-}
-
-/// Whether a message of the bucket says that its key was removed.
-fn is_removal(headers: Option<&HeaderMap>) -> bool {
-    headers.is_some_and(|headers| {
-        let marks = [OPERATION, MARKER];
-        marks.into_iter().any(|mark| headers.get(mark).is_some())
-    })
 }
 
 fn failed(error: impl ToString) -> BackboneError {

@@ -1,7 +1,9 @@
 //! Changes of users, tokens and rules, for `gatepost user` and the admin API.
 //!
 //! Each change is on disk and in force in this process when its future completes; a server in
-//! another process sees it within a second ([`Users::follow`]).
+//! another process sees it within a second ([`Users::follow`]). Where there is a cluster, the
+//! cluster has stored it too. A change is a function of the users as they are, which is called
+//! again if another server has changed the same user meanwhile.
 
 use std::sync::Arc;
 
@@ -10,9 +12,11 @@ use gatepost_store::StoreChange;
 use serde::Serialize;
 
 use crate::identity::unix_seconds;
+use crate::names::fold;
 use crate::record::{self, GrantRecord, ScopeRecord, TokenRecord, UserRecord};
 use crate::scram::ScramKeys;
 use crate::snapshot::KnownUser;
+use crate::token::TokenHash;
 use crate::{
     ANONYMOUS, AccessSet, AccessSettings, EVERYONE, Effect, Secret, Users, UsersError,
     check_user_name, password, pattern, random, token,
@@ -72,19 +76,33 @@ impl Users {
         }
         let mut user = self.with_password(name, password).await?;
         user.admin = admin;
-        self.commit([record::put(record::USER, key(name), &user)])
-            .await
+        self.add_record(name, &user).await
+    }
+
+    /// Adds a user who does not exist.
+    pub(super) async fn add_record(&self, name: &str, user: &UserRecord) -> Result<(), UsersError> {
+        self.change(name, || match self.user(name) {
+            Some(known) => Err(UsersError::Exists(known.name.to_string())),
+            None => Ok(vec![record::put(record::USER, key(name), user)]),
+        })
+        .await
     }
 
     /// Sets another password. Connections with the old password are closed; tokens stay valid.
     pub async fn set_password(&self, name: &str, password: Secret) -> Result<(), UsersError> {
         let known = self.known(name)?;
-        let mut user = self.with_password(&known.name, password).await?;
-        user.admin = known.admin;
-        user.disabled = known.disabled;
-        user.created = known.created;
-        self.commit([record::put(record::USER, key(&known.name), &user)])
-            .await
+        let changed = self.with_password(&known.name, password).await?;
+        self.change(name, || {
+            let known = self.known(name)?;
+            let user = UserRecord {
+                admin: known.admin,
+                disabled: known.disabled,
+                created: known.created,
+                ..changed.clone()
+            };
+            Ok(vec![record::put(record::USER, key(&known.name), &user)])
+        })
+        .await
     }
 
     /// Disables or enables a user, or changes whether it is an administrator.
@@ -94,35 +112,40 @@ impl Users {
         disabled: Option<bool>,
         admin: Option<bool>,
     ) -> Result<(), UsersError> {
-        let known = self.known(name)?;
-        let user = UserRecord {
-            password: known.password.to_string(),
-            scram: known.scram.clone(),
-            admin: admin.unwrap_or(known.admin),
-            disabled: disabled.unwrap_or(known.disabled),
-            epoch: known.epoch,
-            created: known.created,
-        };
-        self.commit([record::put(record::USER, key(&known.name), &user)])
-            .await
+        self.change(name, || {
+            let known = self.known(name)?;
+            let user = UserRecord {
+                password: known.password.to_string(),
+                scram: known.scram.clone(),
+                admin: admin.unwrap_or(known.admin),
+                disabled: disabled.unwrap_or(known.disabled),
+                epoch: known.epoch,
+                created: known.created,
+            };
+            Ok(vec![record::put(record::USER, key(&known.name), &user)])
+        })
+        .await
     }
 
     /// Removes a user with its rules and tokens. A later user of the same name inherits nothing.
     pub async fn remove(&self, name: &str) -> Result<(), UsersError> {
-        let known = self.known(name)?;
-        let name = &*known.name;
-        let snapshot = self.shared.live.load_full();
-        let tokens = snapshot.tokens.iter();
-        let tokens = tokens.filter(|(_, token)| *token.user == *name);
-        let mut changes: Vec<StoreChange> = tokens
-            .map(|(hash, _)| record::delete(record::TOKEN, hash.to_vec()))
-            .collect();
-        changes.push(StoreChange::DeleteRecords {
-            space: record::GRANT,
-            prefix: format!("{name}\0").into(),
-        });
-        changes.push(record::delete(record::USER, key(name)));
-        self.commit(changes).await
+        self.change(name, || {
+            let known = self.known(name)?;
+            let name = &*known.name;
+            let snapshot = self.shared.live.load_full();
+            let tokens = snapshot.tokens.iter();
+            let tokens = tokens.filter(|(_, token)| *token.user == *name);
+            let mut changes: Vec<StoreChange> = tokens
+                .map(|(hash, _)| record::delete(record::TOKEN, hash.to_vec()))
+                .collect();
+            changes.push(StoreChange::DeleteRecords {
+                space: record::GRANT,
+                prefix: format!("{name}\0").into(),
+            });
+            changes.push(record::delete(record::USER, key(name)));
+            Ok(changes)
+        })
+        .await
     }
 
     /// Extends the rule of `subject` (a user, [`EVERYONE`] or [`ANONYMOUS`]) for `filter`, or makes
@@ -134,13 +157,16 @@ impl Users {
         access: AccessSet,
         filter: &str,
     ) -> Result<(), UsersError> {
-        let subject = &*self.subject(subject)?;
         check_filter(filter)?;
-        let kept = self.granted(subject, effect, filter);
-        let access = kept.with(access);
-        let key = record::grant_key(subject, effect, filter);
-        self.commit([record::put(record::GRANT, key, &GrantRecord { access })])
-            .await
+        self.change(subject, || {
+            let subject = &*self.subject(subject)?;
+            let kept = self.granted(subject, effect, filter);
+            let access = kept.with(access);
+            let key = record::grant_key(subject, effect, filter);
+            let rule = GrantRecord { access };
+            Ok(vec![record::put(record::GRANT, key, &rule)])
+        })
+        .await
     }
 
     /// Removes accesses from the rules of `subject` for `filter`, both allow and deny rules.
@@ -150,6 +176,16 @@ impl Users {
         access: AccessSet,
         filter: &str,
     ) -> Result<(), UsersError> {
+        self.change(subject, || self.without_access(subject, access, filter))
+            .await
+    }
+
+    fn without_access(
+        &self,
+        subject: &str,
+        access: AccessSet,
+        filter: &str,
+    ) -> Result<Vec<StoreChange>, UsersError> {
         // A rule's subject may be a user that no longer exists.
         let subject = &*self.subject(subject).unwrap_or_else(|_| subject.into());
         let mut changes = Vec::new();
@@ -174,7 +210,7 @@ impl Users {
                 filter: filter.to_owned(),
             });
         }
-        self.commit(changes).await
+        Ok(changes)
     }
 
     /// Creates a token, which is shown only once.
@@ -185,7 +221,7 @@ impl Users {
         valid_seconds: Option<u64>,
         scope: Option<Vec<(AccessSet, String)>>,
     ) -> Result<Secret, UsersError> {
-        let known = self.known(name)?;
+        self.known(name)?;
         let scope = scope.map(|scope| {
             let parts = scope.into_iter().map(|(access, filter)| {
                 check_filter(&filter).map(|()| ScopeRecord { filter, access })
@@ -194,26 +230,40 @@ impl Users {
         });
         let token = token::generate();
         let created = unix_seconds();
-        let kept = TokenRecord {
-            user: known.name.to_string(),
-            label: label.to_owned(),
-            created,
-            expires: valid_seconds.map(|seconds| created.saturating_add(seconds)),
-            scope: scope.transpose()?,
-        };
-        let hash = token::hash(&token).to_vec();
-        self.commit([record::put(record::TOKEN, hash, &kept)])
-            .await?;
+        let expires = valid_seconds.map(|seconds| created.saturating_add(seconds));
+        let scope = scope.transpose()?;
+        let hash = token::hash(&token);
+        self.change(name, || {
+            let kept = TokenRecord {
+                user: self.known(name)?.name.to_string(),
+                label: label.to_owned(),
+                created,
+                expires,
+                scope: scope.clone(),
+            };
+            Ok(vec![record::put(record::TOKEN, hash.to_vec(), &kept)])
+        })
+        .await?;
         Ok(token)
     }
 
     /// Revokes a token by the id that [`list`](Self::list) shows.
     pub async fn remove_token(&self, id: &str) -> Result<(), UsersError> {
+        let user = self.token(id)?.1;
+        self.change(&user, || {
+            let (hash, _) = self.token(id)?;
+            Ok(vec![record::delete(record::TOKEN, hash.to_vec())])
+        })
+        .await
+    }
+
+    /// The hash and the user of a token, by its displayed id.
+    fn token(&self, id: &str) -> Result<(TokenHash, Arc<str>), UsersError> {
         let snapshot = self.shared.live.load_full();
-        let found = snapshot.tokens.keys().find(|hash| token::id(hash) == id);
-        let hash = found.ok_or_else(|| UsersError::NoToken(id.to_owned()))?;
-        self.commit([record::delete(record::TOKEN, hash.to_vec())])
-            .await
+        let mut tokens = snapshot.tokens.iter();
+        let found = tokens.find(|(hash, _)| token::id(hash) == id);
+        let (hash, token) = found.ok_or_else(|| UsersError::NoToken(id.to_owned()))?;
+        Ok((*hash, token.user.clone()))
     }
 
     /// All users, by name.
@@ -295,13 +345,28 @@ impl Users {
             .map_err(|_| UsersError::Hashing)?
     }
 
-    pub(super) async fn commit(
+    /// Makes a change of one user's or group's records, which `changes` computes from the present
+    /// snapshot, and puts it in force here.
+    pub(super) async fn change(
         &self,
-        changes: impl IntoIterator<Item = StoreChange>,
+        name: &str,
+        changes: impl Fn() -> Result<Vec<StoreChange>, UsersError> + Send,
     ) -> Result<(), UsersError> {
-        let changes = changes.into_iter().chain([record::new_revision()]);
-        let ticket = self.shared.store.submit(changes)?;
-        ticket.committed().await?;
+        let store = &self.shared.store;
+        let is_shared = store.shared_records().is_some();
+        let computed = move || {
+            if is_shared {
+                // The change is for the revision that the store had just before.
+                self.load_snapshot()?;
+                return changes();
+            }
+            let mut changes = changes()?;
+            changes.push(record::new_revision());
+            Ok(changes)
+        };
+        store
+            .change_entry(record::entry(&fold(name)), computed)
+            .await?;
         self.load_snapshot()
     }
 }

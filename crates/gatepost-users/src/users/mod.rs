@@ -1,12 +1,12 @@
 //! [`Users`]: the handle that listeners hold to authenticate peers.
 
 mod browser_sessions;
+mod following;
 mod import;
 mod manage;
 mod scram_login;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gatepost_bans::Bans;
@@ -38,8 +38,8 @@ pub use scram_login::{ScramLogin, ScramStep};
 /// Number of logins of peers on this machine that may be delayed simultaneously; further ones are
 /// refused.
 const DELAYED_LOCAL_LOGINS_MAX: usize = 32;
-/// The maximum delay until a change by another process takes effect.
-const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// Number of hashes that are replaced simultaneously where a cluster has to store them.
+const RENEWALS_MAX: usize = 8;
 
 /// All users and access rules. Cheap to clone.
 #[derive(Clone)]
@@ -59,12 +59,14 @@ pub(crate) struct UsersCore {
     checker: PasswordChecker,
     /// Limits the number of logins that wait in [`Users::wait_for_turn`].
     delayed_local_logins: Semaphore,
+    /// Limits the hashes that are replaced after a login.
+    renewals: Arc<Semaphore>,
     /// The password of an unknown user is compared with this hash, so that the check takes the same
     /// time.
     decoy_hash: Arc<str>,
     local_accounts: LocalAccounts,
     login_sessions: LoginSessions,
-    pepper: [u8; 32],
+    pepper: ArcSwap<[u8; 32]>,
 }
 
 impl Users {
@@ -90,7 +92,7 @@ impl Users {
         let failure_limits = Arc::new(FailureLimits::new(settings, bans));
         let users = Self {
             shared: Arc::new(UsersCore {
-                pepper: pepper(&store)?,
+                pepper: ArcSwap::from_pointee(pepper(&store)?),
                 live,
                 loaded: Mutex::default(),
                 changed: watch::Sender::new(0),
@@ -98,6 +100,7 @@ impl Users {
                 checker: PasswordChecker::new(settings, failure_limits.clone()),
                 failure_limits,
                 delayed_local_logins: Semaphore::new(DELAYED_LOCAL_LOGINS_MAX),
+                renewals: Arc::new(Semaphore::new(RENEWALS_MAX)),
                 decoy_hash: password::decoy_hash().into(),
                 local_accounts: LocalAccounts::named(&settings.local_accounts),
                 login_sessions: LoginSessions::new(&settings.sessions),
@@ -217,41 +220,22 @@ impl Users {
         self.load_snapshot()
     }
 
-    /// Follows changes that another process makes (`gatepost user …`), and ends the sessions of
-    /// browsers that are over; runs until dropped.
-    pub async fn follow(&self) {
-        loop {
-            tokio::time::sleep(FOLLOW_EVERY).await;
-            self.sweep_sessions();
-            let users = self.clone();
-            let looked = tokio::task::spawn_blocking(move || users.load_if_changed()).await;
-            if let Ok(Err(error)) = looked {
-                tracing::warn!(
-                    target: "users",
-                    %error,
-                    "users cannot be read; the previous ones remain in force",
-                );
-            }
-        }
-    }
-
     /// Signals each change, so that a listener can check whether its connections are still
     /// authorised: [`Identity::is_revoked`].
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }
 
-    fn load_if_changed(&self) -> Result<(), UsersError> {
-        let revision = self.revision()?;
-        if *self.shared.loaded.lock() == revision {
-            return Ok(());
-        }
-        self.load_snapshot()
-    }
-
     fn revision(&self) -> Result<Vec<u8>, UsersError> {
         let record = self.shared.store.record(record::ACCESS, record::REVISION)?;
         Ok(record.map_or_else(Vec::new, |revision| revision.to_vec()))
+    }
+
+    /// Whether the users are known: always, except on a new server of a cluster that has not read
+    /// the cluster's users yet. Until then clients are refused as if there were users.
+    pub fn are_known(&self) -> bool {
+        let cluster = self.shared.store.shared_records();
+        cluster.is_none_or(|cluster| cluster.is_complete())
     }
 
     pub(crate) fn load_snapshot(&self) -> Result<(), UsersError> {
@@ -263,6 +247,9 @@ impl Users {
         let generation = shared.live.generation() + 1;
         let snapshot = Snapshot::load(&shared.store, &shared.settings, generation)?;
         shared.live.replace(snapshot);
+        if let Some(pepper) = stored_pepper(&shared.store)? {
+            shared.pepper.store(Arc::new(pepper));
+        }
         drop(loaded);
         shared.changed.send_replace(generation);
         Ok(())
@@ -427,8 +414,7 @@ impl Users {
 
 /// The key of this installation, generated at the first start.
 fn pepper(store: &Store) -> Result<[u8; 32], UsersError> {
-    let kept = store.record(record::ACCESS, record::PEPPER)?;
-    if let Some(pepper) = kept.and_then(|kept| <[u8; 32]>::try_from(&kept[..]).ok()) {
+    if let Some(pepper) = stored_pepper(store)? {
         return Ok(pepper);
     }
     let pepper = random::bytes::<32>();
@@ -439,4 +425,9 @@ fn pepper(store: &Store) -> Result<[u8; 32], UsersError> {
         value: pepper.to_vec().into(),
     }])?;
     Ok(pepper)
+}
+
+fn stored_pepper(store: &Store) -> Result<Option<[u8; 32]>, UsersError> {
+    let kept = store.record(record::ACCESS, record::PEPPER)?;
+    Ok(kept.and_then(|kept| <[u8; 32]>::try_from(&kept[..]).ok()))
 }

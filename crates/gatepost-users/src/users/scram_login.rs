@@ -62,7 +62,7 @@ impl ScramLogin {
             .and_then(|user| user.scram.clone());
         let keys = keys.unwrap_or_else(|| {
             let iterations = shared.settings.scram_iterations;
-            ScramKeys::decoy(&shared.pepper, &first.user, iterations)
+            ScramKeys::decoy(&**shared.pepper.load(), &first.user, iterations)
         });
         let (proof, answer) = ScramProof::challenge(&first, keys);
         self.exchange = ScramExchange::Proof(Box::new(proof));

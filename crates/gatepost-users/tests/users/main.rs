@@ -5,6 +5,7 @@ mod credentials;
 mod grants;
 mod kept;
 mod scram;
+mod shared;
 mod tokens;
 
 use gatepost_bans::{Bans, BansSettings};

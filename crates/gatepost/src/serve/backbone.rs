@@ -4,27 +4,44 @@ use std::sync::Arc;
 
 use gatepost_backbone::{Backbone, EngineFindingKind, RunningBackbone};
 use gatepost_broker::Broker;
+use gatepost_gateway::SHARED_SENDERS;
 use gatepost_listeners::mqtt::UsersRights;
 use gatepost_message::NodeNumber;
-use gatepost_store::Store;
+use gatepost_store::{SharedSet, Store};
 use gatepost_topics::TopicRules;
+use gatepost_users::{SHARED_ACCESS, SHARED_PEPPER};
 
 use super::error::StartError;
 use crate::config::Config;
+
+/// The records that all servers of a cluster share.
+pub(crate) static SHARED_RECORDS: &[&SharedSet] =
+    &[&SHARED_ACCESS, &SHARED_PEPPER, &SHARED_SENDERS];
+
+/// Prepares the backbone, where the config has a cluster: from now on, the cluster decides about
+/// the records that are shared. Otherwise, this server does, even if it was part of a cluster.
+pub(super) async fn prepare(
+    config: &Config,
+    store: &Store,
+) -> Result<Option<Backbone>, StartError> {
+    let settings = &config.backbone;
+    if !settings.is_set() {
+        gatepost_backbone::leave_cluster(store).await?;
+        return Ok(None);
+    }
+    let node = config.node().unwrap_or(NodeNumber::FIRST);
+    let backbone = Backbone::new(settings, node, store, SHARED_RECORDS)?;
+    Ok(Some(backbone))
+}
 
 /// Opens the broker and, where there is one, joins the cluster. NATS servers that cannot be reached
 /// do not prevent the start.
 pub(super) async fn open_broker(
     config: &Config,
+    backbone: Option<Backbone>,
     store: &Store,
     rights: &UsersRights,
 ) -> Result<(Broker, Option<RunningBackbone>), StartError> {
-    let settings = &config.backbone;
-    let node = config.node().unwrap_or(NodeNumber::FIRST);
-    let backbone = settings
-        .is_set()
-        .then(|| Backbone::new(settings, node, store));
-    let backbone = backbone.transpose()?;
     let nodes = backbone.as_ref().map(Backbone::nodes);
     let rules = TopicRules::new(&config.topics).map_err(StartError::Topics)?;
     let broker = Broker::open_as_node(config.broker.clone(), store.clone(), rights, nodes, rules)?;

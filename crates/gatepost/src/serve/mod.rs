@@ -1,6 +1,6 @@
 //! Serving: starts store, procedures, broker and, last, the listeners, and waits for signals.
 
-mod backbone;
+pub(crate) mod backbone;
 mod binding;
 mod encryption;
 mod error;

@@ -3,6 +3,7 @@
 //! A service starts after those it depends on. At the end the services that send messages stop
 //! first, and the store closes last, so that each of them can still store its state.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ const BANS_SWEPT_EVERY: Duration = Duration::from_mins(1);
 
 /// The services that listeners, reloads and the end of the server use.
 pub(super) struct Services {
+    /// The data folder.
+    data: PathBuf,
     store: Store,
     learner: Arc<Learner>,
     problems: RuleProblems,
@@ -75,11 +78,13 @@ impl Services {
             rules.load();
         }
         let bans = Bans::open(&config.bans(), store.clone())?;
+        let backbone = backbone::prepare(config, &store).await?;
         let users = Users::open_with_bans(store.clone(), &config.access, bans.clone())?;
-        users_marker::check(&config.data, &users)?;
-        log_exposure(config, &users);
         let rights = mqtt::UsersRights(users.clone());
-        let (broker, backbone) = backbone::open_broker(config, &store, &rights).await?;
+        let joined = backbone::open_broker(config, backbone, &store, &rights).await;
+        let (broker, backbone) = joined?;
+        check_users(config, &users)?;
+        log_exposure(config, &users);
         let mail = MailQueue::new(broker.clone());
         mail.use_smarthost(config.smarthost()?);
         let host = host::open(&config.procedures, &store, &broker, &mail)?;
@@ -94,6 +99,7 @@ impl Services {
         let stats = stats.with_learner(learner.clone());
         sinks.opened().await;
         Ok(Self {
+            data: config.data.clone(),
             store,
             learner,
             problems,
@@ -192,6 +198,11 @@ impl Services {
         publish_refusals(broker, users.clone());
         gatepost_tasks::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
         gatepost_tasks::spawn(forget_senders(self.gateway.clone(), users.clone()));
+        let gateway = self.gateway.clone();
+        gatepost_tasks::spawn(async move { gateway.follow_allowed_senders().await });
+        if self.backbone.is_some() {
+            gatepost_tasks::spawn(users_marker::follow(self.data.clone(), users.clone()));
+        }
         let users = users.clone();
         gatepost_tasks::spawn(async move { users.follow().await });
         gatepost_tasks::spawn(sweep_bans(self.bans.clone()));
@@ -241,6 +252,23 @@ async fn send_digests(digests: Option<QuarantineDigests>, is_down: watch::Receiv
     if let Some(digests) = digests {
         digests.run(is_down).await;
     }
+}
+
+/// Checks that a server that had users has not lost them. In a cluster, the users are those that
+/// the cluster has.
+fn check_users(config: &Config, users: &Users) -> Result<(), StartError> {
+    if !config.backbone.is_set() {
+        return Ok(users_marker::check(&config.data, users)?);
+    }
+    users.reload()?;
+    if !users.are_known() {
+        tracing::warn!(
+            target: "users",
+            "this server has never read the users of its cluster: it refuses clients that would \
+             need no login on a server without users, until the NATS servers can be reached"
+        );
+    }
+    Ok(users_marker::update(&config.data, users)?)
 }
 
 /// Opens the learned data.

@@ -16,6 +16,7 @@ mod network;
 mod refusals;
 mod retained;
 mod sparkplug;
+mod users;
 mod wandering;
 #[path = "../crash/wire.rs"]
 mod wire;
@@ -51,16 +52,24 @@ pub(crate) fn metric(gateway: &Gateway, name: &str) -> u64 {
 
 /// A metric of a server that is on this host, and shows it to clients there only.
 fn metric_on(host: &Host, gateway: &Gateway, name: &str) -> u64 {
+    let output = metrics_on(host, gateway);
+    value_of(&output, name).unwrap_or_else(|| panic!("no {name} in {output}"))
+}
+
+/// All metrics of a server on this host. A new node shows none before it has read the users of its
+/// cluster.
+fn metrics_on(host: &Host, gateway: &Gateway) -> String {
     let words = [host.prefix(), vec!["curl".to_owned()]].concat();
     let mut words = words.iter().map(String::as_str);
     let program = words.next().expect("curl at least");
     let url = gateway.url("/metrics");
     let arguments: Vec<&str> = words.chain(["-s", &url]).collect();
-    let output = text_of(&run(program, &arguments, b""));
-    let line = output.lines().find(|line| line.starts_with(name));
-    let line = line.unwrap_or_else(|| panic!("no {name} in {output}"));
-    let value = line.rsplit(' ').next().expect("a value");
-    value.parse().expect("a number")
+    text_of(&run(program, &arguments, b""))
+}
+
+fn value_of(metrics: &str, name: &str) -> Option<u64> {
+    let line = metrics.lines().find(|line| line.starts_with(name))?;
+    line.rsplit(' ').next()?.parse().ok()
 }
 
 /// Waits until a node is part of its cluster, beside so many others.
@@ -71,8 +80,10 @@ pub(crate) fn await_joined(gateway: &Gateway, others: u64) {
 /// The same for a node that is on this host.
 pub(crate) fn await_joined_on(host: &Host, gateway: &Gateway, others: u64) {
     await_some("the node is part of its cluster", || {
-        let is_joined = metric_on(host, gateway, "gatepost_backbone_joined ") == 1;
-        (is_joined && metric_on(host, gateway, "gatepost_backbone_nodes ") == others).then_some(())
+        let metrics = metrics_on(host, gateway);
+        let is_joined = value_of(&metrics, "gatepost_backbone_joined ") == Some(1);
+        let nodes = value_of(&metrics, "gatepost_backbone_nodes ");
+        (is_joined && nodes == Some(others)).then_some(())
     });
 }
 

@@ -164,18 +164,24 @@ impl Nats {
 
     /// Removes all messages of a stream, as its limits do.
     pub(crate) fn purge(&self, stream: &str) {
+        let answer = self.request(&format!("$JS.API.STREAM.PURGE.{stream}"), "");
+        assert!(answer.contains("\"success\":true"), "{answer}");
+    }
+
+    /// The answer to a request of a client that is no node.
+    pub(crate) fn request(&self, subject: &str, payload: &str) -> String {
         let mut connection = TcpStream::connect((&*self.host.address, self.port)).expect("open");
+        let length = payload.len();
         let request = format!(
             "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\n\
-             PUB $JS.API.STREAM.PURGE.{stream} answer 0\r\n\r\n"
+             PUB {subject} answer {length}\r\n{payload}\r\n"
         );
         connection.write_all(request.as_bytes()).expect("sent");
         let lines = BufReader::new(connection).lines();
         let answer = lines
             .map_while(Result::ok)
             .find(|line| line.starts_with('{'));
-        let answer = answer.expect("an answer");
-        assert!(answer.contains("\"success\":true"), "{answer}");
+        answer.expect("an answer")
     }
 
     pub(crate) fn name(&self) -> String {

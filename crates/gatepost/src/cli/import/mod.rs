@@ -62,6 +62,11 @@ enum ImportError {
     Database { path: PathBuf, reason: String },
     #[error("{} exists already; name a folder without one", .0.display())]
     Exists(PathBuf),
+    #[error(
+        "the users in {} are those of a cluster, which would replace imported ones; name another \
+         folder", .0.display()
+    )]
+    OfCluster(PathBuf),
     #[error(transparent)]
     Users(#[from] UsersError),
     #[error(transparent)]
@@ -185,6 +190,9 @@ fn write_private(path: &Path, text: &str) -> Result<(), ImportError> {
 fn import_users(plan: &ImportPlan, origin: &str, data: &Path) -> Result<(), ImportError> {
     let config = Config::default();
     let store = Store::open_secondary(data, &config.store)?;
+    if gatepost_backbone::follows_cluster(&store)? {
+        return Err(ImportError::OfCluster(data.to_owned()));
+    }
     let users = Users::open(store.clone(), &config.access)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,25 +1,27 @@
 //! `gatepost user`: users and their rights.
 //!
 //! The command writes to the database while the server runs, which applies each change within a
-//! second; connections whose login is no longer valid then end.
+//! second; connections whose login is no longer valid then end. Where the config has a cluster, the
+//! command changes the users of the cluster instead.
 
 mod listing;
+mod opening;
 mod password;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use gatepost_backbone::BackboneError;
 use gatepost_operations::{AuditEntry, AuditLog};
 use gatepost_settings::Period;
-use gatepost_store::{Store, StoreError};
+use gatepost_store::StoreError;
 use gatepost_users::{AccessSet, Effect, Users, UsersError};
 use serde_json::{Value, json};
 
 use super::database::NoDatabase;
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
-use crate::system_user::SystemUser;
 use crate::users_marker::{self, UsersMarkerError};
 use password::PasswordSource;
 
@@ -27,6 +29,8 @@ use password::PasswordSource;
 ///
 /// From the first user on, clients must log in: MQTT with user name and password (or a token as the
 /// password), HTTP with Basic or Bearer. A running server applies changes within a second.
+/// If the config names the NATS servers of a cluster, the command changes the users of all its
+/// servers, and needs the NATS servers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -184,6 +188,15 @@ enum UserError {
     Marker(#[from] UsersMarkerError),
     #[error(transparent)]
     Database(#[from] NoDatabase),
+    #[error("the users are those of a cluster, which cannot be reached: {0}; nothing was changed")]
+    Cluster(BackboneError),
+    #[error(
+        "the users in this database are those of a cluster: name the server's config by --config, \
+         so that all servers follow the change; nothing was changed"
+    )]
+    OfCluster,
+    #[error("this machine has no data folder {0}: no users are known here")]
+    NoData(PathBuf),
     #[error("the password cannot be read: {0}")]
     Password(#[from] password::PasswordError),
     #[error("the command cannot run as the data folder's owner: {0}")]
@@ -203,6 +216,9 @@ impl UserError {
             | Self::Store(_)
             | Self::Marker(_)
             | Self::Database(_)
+            | Self::Cluster(_)
+            | Self::OfCluster
+            | Self::NoData(_)
             | Self::Owner(_)
             | Self::Threads(_) => EXIT_UNAVAILABLE,
             Self::Users(_) => EXIT_DATA,
@@ -312,7 +328,8 @@ pub(super) fn run(arguments: &UserArguments) -> ExitCode {
 }
 
 fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
-    super::database::announce(config, action.change().is_some())?;
+    let changes = action.change().is_some();
+    opening::announce(config, changes)?;
     // The database may be new, and holds hashes of passwords.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let actor = format!("uid {}", rustix::process::getuid().as_raw());
@@ -330,17 +347,14 @@ fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
         }
         _ => source,
     };
-    SystemUser::become_owner(&config.data).map_err(UserError::Owner)?;
-    let store = Store::open_secondary(&config.data, &config.store)?;
-    let users = Users::open(store.clone(), &config.access)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(UserError::Threads)?;
-    let done = runtime.block_on(act(&users, action, source));
-    store.close();
+    let opened = opening::open(config, changes)?;
+    let done = opened.runtime.block_on(act(&opened.users, action, source));
+    let are_shared = opened.are_shared();
+    let users = opened.close();
     done?;
     match action {
+        // The servers of a cluster do this themselves.
+        _ if are_shared => {}
         UserAction::Add { .. } => users_marker::added(&config.data)?,
         UserAction::Remove { .. } => users_marker::removed(&config.data, &users)?,
         _ => {}
