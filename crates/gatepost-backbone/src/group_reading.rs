@@ -360,6 +360,7 @@ impl GroupReader {
         drop(self.shared.log.append(LoggedBatch {
             publications: &mut publications,
             stored: stored.cloned(),
+            earlier: None,
             are_kept: true,
         }));
     }

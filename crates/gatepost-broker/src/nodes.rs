@@ -137,6 +137,9 @@ pub struct LoggedBatch<'a> {
     pub publications: &'a mut Vec<LoggedPublication>,
     /// The commit of this server's changes, which comes first.
     pub stored: Option<Ticket>,
+    /// The sender's publications before these: if the log does not store them, these fail too, so
+    /// that the sender can repeat all of them in order.
+    pub earlier: Option<Ticket>,
     /// Whether they are kept in the database: then they are tried until the log has stored them.
     /// Otherwise they fail after some time, when the log may have stored them or not.
     pub are_kept: bool,

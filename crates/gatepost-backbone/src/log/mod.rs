@@ -138,8 +138,11 @@ impl Log {
         let LoggedBatch {
             publications,
             stored,
+            earlier,
             are_kept,
         } = batch;
+        // The sender does not repeat publications that are kept.
+        let earlier = earlier.filter(|_| !are_kept);
         let (pending, ticket) = PendingAppend::new(publications.len());
         let deadline = (!are_kept).then(|| Instant::now() + self.append_wait_max);
         // Consecutive publications of one partition stay together; nearly always these are all.
@@ -155,6 +158,7 @@ impl Log {
             partition.queue.push(Append {
                 publications: together,
                 stored: stored.clone(),
+                earlier: earlier.clone(),
                 pending: pending.clone(),
                 deadline,
             });

@@ -93,6 +93,7 @@ async fn log_partition(
         partition.queue.push(Append {
             publications: vec![one],
             stored: None,
+            earlier: None,
             pending,
             deadline: None,
         });

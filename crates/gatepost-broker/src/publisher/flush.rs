@@ -100,6 +100,7 @@ impl Publisher {
     /// Ends the order between earlier and later publications, which have different senders.
     pub(crate) fn forget_order(&mut self) {
         self.last_ticket = None;
+        self.last_logged = None;
     }
 
     /// Sends the deliveries that sessions held back until their rows were submitted.

@@ -64,7 +64,11 @@ impl Publisher {
         if self.logged.is_empty() {
             return None;
         }
-        let stored = match stored.cloned().transpose() {
+        let earlier = self.last_logged.take();
+        let failure = earlier.as_ref().and_then(Ticket::outcome);
+        let failure = failure.and_then(Result::err).filter(|_| !are_kept);
+        let stored = failure.map_or_else(|| stored.cloned().transpose(), Err);
+        let stored = match stored {
             Ok(stored) => stored,
             Err(error) => {
                 // Their sender receives a failure.
@@ -73,11 +77,14 @@ impl Publisher {
             }
         };
         let nodes = self.shared.nodes.as_ref()?;
-        Some(Ok(nodes.append(LoggedBatch {
+        let ticket = nodes.append(LoggedBatch {
             publications: &mut self.logged,
             stored,
+            earlier,
             are_kept,
-        })))
+        });
+        self.last_logged = Some(ticket.clone());
+        Some(Ok(ticket))
     }
 
     /// Publishes what the log has of another node. `is_retained` decides whether it is also

@@ -102,6 +102,8 @@ pub struct Publisher {
     /// The commit of the last batch with changes: later batches may only be stored after it, so
     /// that the order of publications survives a failure.
     last_ticket: Option<Ticket>,
+    /// The outcome of the last publications for the log of all nodes, for the same purpose.
+    last_logged: Option<Ticket>,
     /// Present if the settings limit the rate.
     rate: Option<TokenBucket>,
     pace: PublisherPace,
@@ -132,6 +134,7 @@ impl Publisher {
             run: None,
             batch: ChangeBatch::default(),
             last_ticket: None,
+            last_logged: None,
             pace: PublisherPace::default(),
             traffic: BatchTraffic::default(),
             pending_flush: PendingFlush::default(),

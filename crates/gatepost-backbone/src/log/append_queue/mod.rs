@@ -69,16 +69,36 @@ pub(crate) struct Append {
     pub(crate) publications: Vec<LoggedPublication>,
     /// The changes of this server that must be stored before.
     pub(crate) stored: Option<Ticket>,
+    /// Earlier publications of the same sender: these fail with them.
+    pub(crate) earlier: Option<Ticket>,
     pub(crate) pending: Arc<PendingAppend>,
     /// The time at which they fail; `None` for publications that are kept in the database.
     pub(crate) deadline: Option<Instant>,
 }
 
+/// The possibility to send publications.
+enum Readiness {
+    Ready,
+    /// Not before changes of this server are stored.
+    Await(Ticket),
+    /// Never: these changes, or earlier publications of the same sender, were not stored.
+    Failed(StoreError),
+}
+
 impl Append {
-    /// Whether the changes of this server are stored.
-    fn is_stored(&self) -> bool {
-        let stored = self.stored.as_ref();
-        stored.is_none_or(|ticket| ticket.outcome().is_some_and(|outcome| outcome.is_ok()))
+    fn readiness(&self) -> Readiness {
+        let earlier = self.earlier.as_ref().and_then(Ticket::outcome);
+        if let Some(Err(error)) = earlier {
+            return Readiness::Failed(error);
+        }
+        let Some(stored) = &self.stored else {
+            return Readiness::Ready;
+        };
+        match stored.outcome() {
+            None => Readiness::Await(stored.clone()),
+            Some(Ok(())) => Readiness::Ready,
+            Some(Err(error)) => Readiness::Failed(error),
+        }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -253,6 +273,7 @@ impl AppendQueue {
             let append = Append {
                 publications: vec![one],
                 stored: None,
+                earlier: None,
                 pending,
                 deadline: None,
             };
@@ -279,7 +300,7 @@ impl AppendQueue {
             }
             let mut bytes = 0;
             while state.entries.len() < count_max && bytes < BATCH_BYTES_MAX {
-                if let Some(ticket) = self.first_uncommitted(&mut state) {
+                if let Some(ticket) = self.first_awaited(&mut state) {
                     if state.entries.is_empty() {
                         return NextEntries::Await(ticket);
                     }
@@ -308,15 +329,14 @@ impl AppendQueue {
         }
     }
 
-    /// The commit that the first waiting publications need, if it is not decided. Publications
-    /// whose commit has failed are removed.
-    fn first_uncommitted(&self, state: &mut QueueState) -> Option<Ticket> {
+    /// The commit that the first waiting publications need, if it is not decided. Those that have
+    /// failed are removed.
+    fn first_awaited(&self, state: &mut QueueState) -> Option<Ticket> {
         loop {
-            let first = state.waiting.front_mut()?;
-            match first.stored.as_ref()?.outcome() {
-                None => return first.stored.clone(),
-                Some(Ok(())) => first.stored = None,
-                Some(Err(error)) => {
+            match state.waiting.front()?.readiness() {
+                Readiness::Ready => return None,
+                Readiness::Await(ticket) => return Some(ticket),
+                Readiness::Failed(error) => {
                     let failed = state.waiting.pop_front()?;
                     self.fail(&failed, error);
                 }
@@ -382,7 +402,8 @@ fn form(waiting: &mut VecDeque<Append>, origin: impl FnOnce() -> BundleOrigin) -
     let mut entry = LogEntry::new(id, kept, first.deadline);
     let mut buffer = encoding::begin(origin);
     while let Some(append) = waiting.front_mut() {
-        if !append.is_stored() || append.deadline.is_none() != is_kept {
+        let is_ready = matches!(append.readiness(), Readiness::Ready);
+        if !is_ready || append.deadline.is_none() != is_kept {
             break;
         }
         let mut taken = 0;

@@ -29,10 +29,20 @@ fn queue(earlier: Vec<LoggedPublication>) -> AppendQueue {
 
 /// Appends publications, and returns the ticket for them.
 fn append(queue: &AppendQueue, payloads: &[&str], stored: Option<Ticket>) -> Ticket {
+    append_after(queue, payloads, stored, None)
+}
+
+fn append_after(
+    queue: &AppendQueue,
+    payloads: &[&str],
+    stored: Option<Ticket>,
+    earlier: Option<Ticket>,
+) -> Ticket {
     let (pending, ticket) = PendingAppend::new(payloads.len());
     queue.push(Append {
         publications: payloads.iter().map(|one| logged(one)).collect(),
         stored,
+        earlier,
         pending,
         deadline: Some(Instant::now() + Duration::from_mins(1)),
     });
@@ -44,6 +54,7 @@ fn append_kept(queue: &AppendQueue, payload: &str) -> Ticket {
     queue.push(Append {
         publications: vec![logged(payload)],
         stored: None,
+        earlier: None,
         pending,
         deadline: None,
     });
@@ -161,6 +172,21 @@ fn publications_wait_for_the_changes_of_this_server() {
     commit.decide(Err(StoreError::Closed));
     assert_eq!(next(&queue), None);
     assert!(unstored.outcome().expect("known").is_err());
+}
+
+#[test]
+fn publications_fail_with_earlier_ones_of_their_sender() {
+    let queue = queue(Vec::new());
+    let first = append(&queue, &["1"], None);
+    assert!(next(&queue).is_some());
+    queue.fail_overdue(Instant::now() + Duration::from_mins(2));
+    // Its time is not over. Their sender repeats all of them in order.
+    let second = append_after(&queue, &["2"], None, Some(first));
+    let third = append_after(&queue, &["3"], None, Some(second.clone()));
+    append(&queue, &["of another sender"], None);
+    assert_eq!(next(&queue).expect("one"), ["of another sender"]);
+    assert!(second.outcome().expect("known").is_err());
+    assert!(third.outcome().expect("known").is_err());
 }
 
 #[test]
