@@ -48,9 +48,10 @@ soak: ## Run misbehaving clients against the server, ROUNDS times (2000)
 check: ## Compile everything, quickly
 	$(CARGO) check --release --locked --workspace --all-targets
 
-lint: ## Formatting and lints, as CI checks them
+lint: ## Formatting, lints and the lock file of the fuzz targets, as CI checks them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 
 doc: ## The documentation of all items, without a broken link
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
