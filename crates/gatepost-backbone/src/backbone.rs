@@ -11,15 +11,23 @@ use gatepost_store::{SharedSet, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::BackboneError;
+use crate::mail::position;
+use crate::mail::view::SharedMailboxView;
 use crate::node_questions::NodeQuestions;
 use crate::node_stream::copy::NodeCopy;
-use crate::records::followed_bucket::follows_cluster;
+use crate::records::followed_bucket::{self, follows_cluster};
 use crate::records::view::{RecordsView, SharedView};
 use crate::settings::BackboneSettings;
 use crate::shared::Shared;
 
 /// The longest time that the start of the server waits for the cluster.
 const START_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// The server is part of no cluster any more: the users and the mail in its database are its own.
+pub async fn leave_cluster(store: &Store) -> Result<(), StoreError> {
+    followed_bucket::leave(store).await?;
+    position::leave(store).await
+}
 
 /// The backbone of a server.
 pub struct Backbone {
@@ -29,7 +37,7 @@ pub struct Backbone {
 impl Backbone {
     /// A backbone that is not connected yet. It already records the broker's reports.
     /// Reads from `store` what an earlier run of this server had not sent to the cluster. The
-    /// cluster decides about the records of `sets` from now on.
+    /// cluster decides about the records of `sets` and about mailboxes from now on.
     pub fn new(
         settings: &BackboneSettings,
         node: NodeNumber,
@@ -39,6 +47,7 @@ impl Backbone {
         let records = Arc::new(RecordsView::new(sets, follows_cluster(store)?));
         store.share_records(Arc::new(SharedView(records.clone())));
         let shared = Shared::new(settings.clone(), node, store.clone(), records)?;
+        store.share_mailboxes(Arc::new(SharedMailboxView(shared.mailboxes.clone())));
         store.each_session(|row| shared.copy.note_session(row.number, &row.client))?;
         Ok(Self {
             shared: Arc::new(shared),

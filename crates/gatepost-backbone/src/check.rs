@@ -20,6 +20,10 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 /// The time for a monitoring address to answer.
 const MONITORING_TIME_MAX: Duration = Duration::from_secs(3);
 
+/// The streams of a cluster besides the partitions of its log: retained messages, mailboxes, and
+/// the buckets of living nodes, members, sessions and users.
+const OTHER_STREAMS: i64 = 6;
+
 /// The weight of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EngineFindingKind {
@@ -118,8 +122,10 @@ async fn check_server(
     let mut names = vec![
         subjects.stream("RETAINED"),
         format!("KV_{}", subjects.stream("NODES")),
+        format!("KV_{}", subjects.stream("MEMBERS")),
         format!("KV_{}", subjects.stream("SESSIONS")),
         format!("KV_{}", subjects.stream("USERS")),
+        subjects.stream("MAIL"),
     ];
     names.extend((1..=settings.partitions).map(|number| subjects.stream(&format!("P{number}"))));
     for name in &names {
@@ -146,7 +152,7 @@ async fn check_account(
     };
     let limits = &account.limits;
     let streams_max = limits.max_streams.filter(|max| *max > 0);
-    let needed = 4 + i64::from(settings.partitions);
+    let needed = OTHER_STREAMS + i64::from(settings.partitions);
     if let Some(max) = streams_max.filter(|max| *max < needed) {
         let text = format!("the account may have {max} streams, and the cluster needs {needed}");
         findings.push(EngineFinding::new(EngineFindingKind::Error, text));

@@ -18,6 +18,7 @@
 //!   fails (`node_stream/`, `node_copying.rs`, `moving/failed_nodes.rs`).
 //! - Nodes ask each other on behalf of administrators (`node_questions.rs`, `members.rs`).
 //! - Users and other shared records are in a bucket that every node follows (`records/`).
+//! - Mailboxes are in a stream that every node reads into its database (`mail/`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
@@ -44,6 +45,7 @@ mod log;
 mod log_reading;
 mod log_streams;
 mod log_writing;
+mod mail;
 mod members;
 mod membership;
 mod moves;
@@ -65,9 +67,10 @@ mod session;
 mod session_rows;
 mod settings;
 mod shared;
+mod stream_creation;
 mod subjects;
 
-pub use backbone::{Backbone, RunningBackbone};
+pub use backbone::{Backbone, RunningBackbone, leave_cluster};
 pub use check::{EngineFinding, EngineFindingKind, check, nodes};
 pub use error::BackboneError;
 pub use membership::NodeRecord;
@@ -75,5 +78,5 @@ pub use moves::forget_node;
 pub use node_questions::{NodeQuestions, QuestionError};
 pub use question_state::ReceivedQuestion;
 pub use records::client::RecordsClient;
-pub use records::followed_bucket::{follows_cluster, leave_cluster};
+pub use records::followed_bucket::follows_cluster;
 pub use settings::{BackboneMistake, BackboneSettings};

@@ -9,6 +9,7 @@ use gatepost_message::MessageId;
 
 use crate::error::BackboneError;
 use crate::shared::Shared;
+use crate::stream_creation::make_stream;
 
 /// The time for which the engine remembers the message ids of entries.
 const DUPLICATE_WINDOW: Duration = Duration::from_mins(10);
@@ -33,14 +34,7 @@ pub(crate) async fn open(
 ) -> Result<Vec<LogStream>, BackboneError> {
     let mut streams = Vec::new();
     for number in 1..=shared.settings.partitions {
-        let config = config(shared, number);
-        let name = config.name.clone();
-        let stream = context.get_or_create_stream(config).await;
-        let stream = stream.map_err(|error| BackboneError::Stream {
-            stream: name,
-            replicas: shared.settings.replicas,
-            cause: error.to_string(),
-        })?;
+        let stream = make_stream(context, config(shared, number)).await?;
         let metadata = &stream.cached_info().config.metadata;
         check(shared, metadata)?;
         let number = metadata.get(NUMBER).and_then(|text| text.parse().ok());

@@ -18,6 +18,7 @@ use crate::error::BackboneError;
 use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
+use crate::stream_creation::make_stream;
 
 /// The time for which the removal of a retained message is kept. A node that was disconnected for
 /// longer publishes the message again.
@@ -31,25 +32,18 @@ const READ_SILENCE: Duration = Duration::from_secs(3);
 
 /// The stream, which is made if it is not there.
 pub(crate) async fn open(shared: &Shared, context: &Context) -> Result<Stream, BackboneError> {
-    let name = shared.subjects.stream("RETAINED");
-    let replicas = shared.settings.replicas;
     let config = Config {
-        name: name.clone(),
+        name: shared.subjects.stream("RETAINED"),
         description: Some("the retained messages of a Gatepost cluster".to_owned()),
         subjects: vec![shared.subjects.all_retained()],
         max_messages_per_subject: 1,
         storage: StorageType::File,
-        num_replicas: usize::from(replicas),
+        num_replicas: usize::from(shared.settings.replicas),
         allow_direct: true,
         allow_message_ttl: true,
         ..Config::default()
     };
-    let stream = context.get_or_create_stream(config).await;
-    stream.map_err(|error| BackboneError::Stream {
-        stream: name,
-        replicas,
-        cause: error.to_string(),
-    })
+    make_stream(context, config).await
 }
 
 /// Reads the stream for as long as the connection lasts. `is_read` becomes true when its end was

@@ -22,6 +22,7 @@ use crate::group_announcing;
 use crate::log_reading;
 use crate::log_streams::{self, LogStream};
 use crate::log_writing;
+use crate::mail::following::MailFollower;
 use crate::members;
 use crate::membership::{self, Claim};
 use crate::moves::directory::Directory;
@@ -281,6 +282,7 @@ impl ClusterSession {
         // Not before the others: a change of the database may wait for the copy of the sessions.
         let (view, store) = (shared.records.clone(), shared.log.store.clone());
         tasks.spawn(RecordsFollower::follow(view, store, self.records));
+        tasks.spawn(mail_follower(shared, &self.context).run());
         let sent = sending::run(
             shared.clone(),
             broker.clone(),
@@ -331,6 +333,16 @@ fn answer_questions(
     tasks.spawn(division_questions::answer(nodes, answering, divisions));
     let (nodes, answering) = (shared.clone(), client.clone());
     tasks.spawn(node_questions::answer(nodes, answering, asked));
+}
+
+fn mail_follower(shared: &Shared, context: &Context) -> MailFollower {
+    MailFollower {
+        view: shared.mailboxes.clone(),
+        store: shared.log.store.clone(),
+        context: context.clone(),
+        subjects: shared.subjects.clone(),
+        settings: shared.settings.clone(),
+    }
 }
 
 /// Starts the tasks that write and read the partitions of the log.

@@ -61,6 +61,9 @@ pub struct BackboneSettings {
     pub log_age_max: Period,
     /// The bytes of each partition of the log; the oldest publications are removed.
     pub log_bytes_max: ByteSize,
+    /// The bytes of all mail in the mailboxes of the cluster, with which further mail is deferred;
+    /// 0 for no limit.
+    pub mail_bytes_max: ByteSize,
     /// The time without a sign of life from a node after which another node adopts its sessions;
     /// it begins when the node's key has expired, 10 s after the last sign. 0 for never: then
     /// sessions are not copied either. The same on all nodes.
@@ -90,6 +93,7 @@ impl Default for BackboneSettings {
             append_wait_max: Period::seconds(15),
             log_age_max: Period::seconds(7 * 24 * 60 * 60),
             log_bytes_max: ByteSize::megabytes(1_024),
+            mail_bytes_max: ByteSize::megabytes(4_096),
             adopt_after: Period::seconds(0),
         }
     }

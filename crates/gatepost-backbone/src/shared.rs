@@ -19,6 +19,7 @@ use crate::error::BackboneError;
 use crate::groups::OwnGroups;
 use crate::interest::Interest;
 use crate::log::{Log, kept};
+use crate::mail::view::MailboxView;
 use crate::membership::{KnownNodes, NodeRecord, database_number};
 use crate::moves::SessionMoves;
 use crate::node_epoch::{NodeStreamId, stored_epoch};
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) retained: SharedRetained,
     /// The users and other records that the nodes share.
     pub(crate) records: Arc<RecordsView>,
+    /// The mailboxes that the nodes share.
+    pub(crate) mailboxes: Arc<MailboxView>,
     pub(crate) known_nodes: KnownNodes,
     pub(crate) questions: QuestionState,
     /// Present while there is a connection.
@@ -87,6 +90,7 @@ impl Shared {
             host: host.trim().to_owned(),
             run: run.unwrap_or_default().as_millis() as u64,
             subjects: Subjects::new(&settings.cluster),
+            mailboxes: Arc::new(MailboxView::new(&settings)),
             settings,
             interest: Interest::new(),
             groups: OwnGroups::new(),
@@ -161,6 +165,7 @@ impl Shared {
         self.groups.abandon();
         self.questions.leave();
         self.records.leave();
+        self.mailboxes.leave();
         self.known_nodes.forget();
         self.note_trouble(reason.to_string());
     }
@@ -306,6 +311,8 @@ impl OtherNodes for Shared {
             copy_waiting: self.copy.awaited() as u64,
             sessions_adopted: self.moves.adopted(),
             sessions_released: self.moves.released(),
+            mail_bytes: self.mailboxes.bytes(),
+            mail_unread: self.mailboxes.unread(),
             retained_unsent: self.retained.unsent() as u64,
             unconfirmed_interest: of(&self.unconfirmed),
         }

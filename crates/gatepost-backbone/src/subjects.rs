@@ -8,7 +8,7 @@
 //! Topics whose subject would be too long for a line of the protocol share one subject, which every
 //! node subscribes to.
 
-use gatepost_message::{Topic, TopicFilter};
+use gatepost_message::{MessageId, Topic, TopicFilter};
 use sha2::{Digest, Sha256};
 use smallvec::{SmallVec, smallvec};
 
@@ -85,6 +85,27 @@ impl Subjects {
     /// All subjects of retained messages.
     pub(crate) fn all_retained(&self) -> String {
         format!("{}.r.>", self.cluster)
+    }
+
+    /// The subject of one mail in a user's mailbox.
+    pub(crate) fn mail(&self, user: &str, id: MessageId) -> String {
+        // A user's name is too short for a subject that does not fit a line.
+        format!("{}.{:016x}", self.escaped("mail.box", user), id.number())
+    }
+
+    /// The subjects of all mail in mailboxes.
+    pub(crate) fn all_mail(&self) -> String {
+        format!("{}.mail.box.>", self.cluster)
+    }
+
+    /// The subject of the claim to a user's mailbox.
+    pub(crate) fn mailbox_claim(&self, user: &str) -> String {
+        self.escaped("mail.claim", user)
+    }
+
+    /// All subjects of mailboxes.
+    pub(crate) fn mailboxes(&self) -> String {
+        format!("{}.mail.>", self.cluster)
     }
 
     /// The subject on which nodes are requested to confirm their filters.

@@ -225,6 +225,10 @@ pub struct NodesStatus {
     pub sessions_adopted: u64,
     /// Sessions that went to other nodes.
     pub sessions_released: u64,
+    /// The bytes of the mailboxes of the cluster.
+    pub mail_bytes: u64,
+    /// Messages of the stream of mailboxes that this node has not read.
+    pub mail_unread: u64,
     /// Topics whose retained message the other nodes do not have yet.
     pub retained_unsent: u64,
     /// Subscriptions that were answered before every other node had confirmed them.

@@ -111,9 +111,7 @@ impl Gateway {
             topics: message.topic.as_slice(),
             is_journaled,
         };
-        let outcome = self
-            .finish(submission, Vec::new(), judgement, &rendered)
-            .await;
+        let outcome = self.finish(submission, None, judgement, &rendered).await;
         let delivers = outcome.verdict.action.delivers();
         if let Some(file) = kept.filter(|_| !delivers) {
             attachments.remove(&file.id).await;

@@ -16,7 +16,9 @@ use gatepost_message::{
     Action, Format, Listener, Message, MessageId, Publication, Topic, Verdict, edit,
 };
 use gatepost_procedures::Procedures;
-use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange, StoreError, Ticket};
+use gatepost_store::{
+    JournalEntry, MailboxDelivery, QuarantineEntry, Store, StoreChange, StoreError, Ticket,
+};
 
 use crate::allowed_senders::AllowedSenders;
 use crate::attachments::Attachments;
@@ -171,8 +173,7 @@ impl Gateway {
             topics: message.topic.as_slice(),
             is_journaled,
         };
-        self.finish(submission, Vec::new(), judgement, &rendered)
-            .await
+        self.finish(submission, None, judgement, &rendered).await
     }
 
     /// Whether the journal records a message. A payload that no procedure judged (a sensor's
@@ -212,7 +213,7 @@ impl Gateway {
     pub(crate) async fn finish(
         &self,
         submission: GatewaySubmission<'_>,
-        mailbox_changes: Vec<StoreChange>,
+        for_mailboxes: Option<MailboxDelivery>,
         judgement: TimedVerdict,
         rendered: &RenderedPayload,
     ) -> SubmissionOutcome {
@@ -235,8 +236,7 @@ impl Gateway {
             let refused = self.publish_all(message.id, publications, &mut deliveries, &mut tickets);
             match refused {
                 Some(refusal) => violation = apply_refusal(&mut verdict, refusal),
-                None if mailbox_changes.is_empty() => {}
-                None => tickets.push(self.0.store.submit(mailbox_changes)),
+                None => tickets.extend(for_mailboxes.map(|mail| self.0.store.deliver(mail))),
             }
         }
         if is_journaled {

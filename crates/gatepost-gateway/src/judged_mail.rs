@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Message, MessageId, Topic, Verdict};
-use gatepost_store::StoreChange;
+use gatepost_store::MailboxDelivery;
 
 use crate::gateway::{Gateway, GatewaySubmission, SubmissionOutcome, TimedVerdict};
 use crate::mail_payload::{self, MailPayload};
@@ -17,18 +17,18 @@ use crate::mail_payload::{self, MailPayload};
 pub struct JudgedMail {
     pub(crate) message: Arc<Message>,
     pub(crate) topics: Vec<Topic>,
-    mailbox_changes: Vec<StoreChange>,
+    for_mailboxes: Option<MailboxDelivery>,
     pub(crate) judgement: TimedVerdict,
 }
 
 impl JudgedMail {
-    /// Adds delivery of `mail` to the mailboxes of these users, for when it is carried out.
+    /// When it is carried out, `mail` is delivered to the mailboxes of these users.
     pub fn deliver_to_mailboxes(&mut self, users: &[String], mail: &Bytes) {
-        let id = self.message.id;
-        let changes = users
-            .iter()
-            .map(|user| StoreChange::deliver(user, id, mail.clone()));
-        self.mailbox_changes.extend(changes);
+        self.for_mailboxes = Some(MailboxDelivery {
+            users: users.to_owned(),
+            id: self.message.id,
+            mail: mail.clone(),
+        });
     }
 
     /// The same mail, judged the same, for some of its recipients. It has an id of its own.
@@ -40,7 +40,7 @@ impl JudgedMail {
         Self {
             message: Arc::new(message),
             topics,
-            mailbox_changes: Vec::new(),
+            for_mailboxes: None,
             judgement: TimedVerdict {
                 verdict: self.judgement.verdict.clone(),
                 duration: self.judgement.duration,
@@ -73,7 +73,7 @@ impl Gateway {
         JudgedMail {
             message,
             topics,
-            mailbox_changes: Vec::new(),
+            for_mailboxes: None,
             judgement,
         }
     }
@@ -90,7 +90,7 @@ impl Gateway {
         let JudgedMail {
             message,
             topics,
-            mailbox_changes,
+            for_mailboxes,
             judgement,
         } = mail;
         let rendered = mail_payload::render(&message, payload, &judgement.verdict).await;
@@ -100,7 +100,7 @@ impl Gateway {
             topics: &topics,
             is_journaled: true,
         };
-        self.finish(submission, mailbox_changes, judgement, &rendered)
+        self.finish(submission, for_mailboxes, judgement, &rendered)
             .await
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Topic, Verdict};
-use gatepost_store::{JournalEntry, QuarantineEntry, StoreChange};
+use gatepost_store::{JournalEntry, MailboxDelivery, QuarantineEntry, StoreChange};
 
 use crate::gateway::{Gateway, SubmissionOutcome, all_committed};
 use crate::mail_payload::{self, MailPayload, RenderedPayload};
@@ -38,16 +38,7 @@ impl Gateway {
         targets: ReleaseTargets,
     ) -> SubmissionOutcome {
         let (message, mut entry) = released_message(quarantined);
-        let verdict = Verdict {
-            action: Action::Accept,
-            score: entry.score,
-            reason: format!(
-                "released from quarantine; it was kept because: {}",
-                entry.reason
-            ),
-            procedure: entry.procedure.clone(),
-            ..Verdict::default()
-        };
+        let verdict = release_verdict(&entry);
         let rendered = if message.format == Format::Mail {
             mail_payload::render(&message, payload, &verdict).await
         } else {
@@ -70,10 +61,7 @@ impl Gateway {
             }
         }
         let deliveries = entry.deliveries;
-        let mailboxes = targets.mailboxes.iter();
-        let mut changes: Vec<StoreChange> = mailboxes
-            .map(|user| StoreChange::deliver(user, message.id, targets.mail.clone()))
-            .collect();
+        let mut changes = Vec::new();
         if !targets.stays_quarantined {
             entry.action = verdict.action;
             entry.reason.clone_from(&verdict.reason);
@@ -81,8 +69,18 @@ impl Gateway {
             changes.push(StoreChange::Unquarantine(message.id));
             changes.push(StoreChange::ReplaceJournal(Box::new(entry)));
         }
-        tickets.push(self.store().submit(changes));
-        if let Err(error) = all_committed(tickets).await {
+        let delivery = MailboxDelivery {
+            users: targets.mailboxes.clone(),
+            id: message.id,
+            mail: targets.mail,
+        };
+        // Submitted before the publications are waited for.
+        let delivered = self.store().deliver_with(delivery, changes);
+        let stored = match all_committed(tickets).await {
+            Ok(()) => delivered.await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stored {
             tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
             return not_released("the release could not be stored");
         }
@@ -95,6 +93,19 @@ impl Gateway {
             storage_failure: None,
             violation: None,
         }
+    }
+}
+
+fn release_verdict(entry: &JournalEntry) -> Verdict {
+    Verdict {
+        action: Action::Accept,
+        score: entry.score,
+        reason: format!(
+            "released from quarantine; it was kept because: {}",
+            entry.reason
+        ),
+        procedure: entry.procedure.clone(),
+        ..Verdict::default()
     }
 }
 

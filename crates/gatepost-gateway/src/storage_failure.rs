@@ -11,6 +11,9 @@ pub enum StorageFailure {
     /// The disk is full, or nearly so.
     #[error("the disk is full, try again later")]
     DiskFull,
+    /// It is longer than the servers of the cluster can store.
+    #[error("the message is too long for the mailboxes of this cluster")]
+    TooLong,
     /// The disk or the database failed.
     #[error("the message could not be stored; try again later")]
     Failed,
@@ -18,15 +21,19 @@ pub enum StorageFailure {
 
 impl StorageFailure {
     pub(crate) fn of(error: &StoreError) -> Self {
-        if error.is_disk_full() {
-            Self::DiskFull
-        } else {
-            Self::Failed
+        match error {
+            StoreError::TooLong { .. } => Self::TooLong,
+            error if error.is_disk_full() => Self::DiskFull,
+            _ => Self::Failed,
         }
     }
 
-    /// The verdict of the message: its sender is to try again.
+    /// The verdict of the message: its sender is to try again, if that can help.
     pub(crate) fn verdict(self) -> Verdict {
-        Verdict::new(Action::Defer, self.to_string())
+        let action = match self {
+            Self::TooLong => Action::Reject,
+            Self::DiskFull | Self::Failed => Action::Defer,
+        };
+        Verdict::new(action, self.to_string())
     }
 }

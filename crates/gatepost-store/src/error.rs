@@ -118,16 +118,29 @@ pub enum StoreError {
         /// The reason.
         cause: Arc<str>,
     },
+    /// The cluster has no room for the message.
+    #[error("the cluster has no room for it: {cause}")]
+    ClusterFull {
+        /// The reason.
+        cause: Arc<str>,
+    },
+    /// The message is longer than the cluster can store.
+    #[error("the message has {bytes} bytes, more than the cluster can store")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
     /// The store was closed before the change was written.
     #[error("the database is closed")]
     Closed,
 }
 
 impl StoreError {
-    /// Whether the disk is full, or nearly so: some replies have a code for it.
+    /// Whether a disk is full, or nearly so, of this server or of its cluster: some replies have a
+    /// code for it.
     pub fn is_disk_full(&self) -> bool {
         match self {
-            Self::DiskFull { .. } => true,
+            Self::DiskFull { .. } | Self::ClusterFull { .. } => true,
             Self::Database(error) => {
                 error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
             }

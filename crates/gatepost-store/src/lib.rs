@@ -46,6 +46,7 @@ mod scrub;
 mod series;
 mod session;
 mod settings;
+mod shared_mailboxes;
 mod shared_records;
 mod snapshot;
 mod statements;
@@ -77,6 +78,9 @@ pub use reserve::{DiskReserve, MalformedReserve};
 pub use series::{SeriesPoints, SeriesQuery, SeriesResolution, SeriesSample};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::{OnDamage, StoreSettings};
+pub use shared_mailboxes::{
+    HeldMailbox, MailboxClaim, MailboxClaimWait, MailboxDelivery, SharedMailboxes,
+};
 pub use shared_records::{EntryDecision, EntryOutcome, SharedEntry, SharedRecords, SharedSet};
 pub use snapshot::StoreSnapshot;
 pub use store::Store;

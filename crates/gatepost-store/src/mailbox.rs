@@ -1,14 +1,19 @@
 //! Mailboxes: each user's mail, complete, until a client deletes it.
 //!
 //! A mail is a record of the space `mailbox`; its key is the user's name, a NUL, and the message's
-//! id, so that a user's mail sorts by arrival. It is submitted together with its journal entry, so
-//! that either both are stored or neither.
+//! id, so that a user's mail sorts by arrival.
+//!
+//! Without a cluster, the database decides. In a cluster, [`SharedMailboxes`] does, and the records
+//! are what this server has read of the cluster's mailboxes.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
 use rusqlite::params;
 
-use crate::{Store, StoreChange, StoreError};
+use crate::shared_mailboxes::{MailboxClaim, MailboxDelivery, SharedMailboxes};
+use crate::{Store, StoreChange, StoreError, Ticket};
 
 const SPACE: &str = "mailbox";
 
@@ -27,9 +32,17 @@ fn key(user: &str, id: MessageId) -> Bytes {
         .into()
 }
 
+/// The user and the message's id that a key names.
+fn parts_of(key: &[u8]) -> Option<(String, MessageId)> {
+    let (user, id) = key.split_last_chunk()?;
+    let user = std::str::from_utf8(user.strip_suffix(&[0])?).ok()?;
+    let id = MessageId::from_number(u64::from_be_bytes(*id));
+    Some((user.to_owned(), id))
+}
+
 impl StoreChange {
-    /// Puts a mail into a user's mailbox.
-    pub fn deliver(user: &str, id: MessageId, mail: Bytes) -> Self {
+    /// Puts a mail into a user's mailbox in this server's database.
+    pub fn add_mail(user: &str, id: MessageId, mail: Bytes) -> Self {
         Self::AddRecord {
             space: SPACE,
             key: key(user, id),
@@ -37,8 +50,8 @@ impl StoreChange {
         }
     }
 
-    /// Removes a mail from a user's mailbox.
-    pub fn take_out(user: &str, id: MessageId) -> Self {
+    /// Removes a mail from a user's mailbox in this server's database.
+    pub fn remove_mail(user: &str, id: MessageId) -> Self {
         Self::DeleteRecord {
             space: SPACE,
             key: key(user, id),
@@ -46,7 +59,80 @@ impl StoreChange {
     }
 }
 
+/// The changes of the database that put a mail into mailboxes.
+fn changes_of(delivery: &MailboxDelivery) -> impl Iterator<Item = StoreChange> {
+    let MailboxDelivery { users, id, mail } = delivery;
+    users
+        .iter()
+        .map(|user| StoreChange::add_mail(user, *id, mail.clone()))
+}
+
 impl Store {
+    /// Leaves the decision about mailboxes to a cluster, for as long as the store is open. Only the
+    /// first call has an effect.
+    pub fn share_mailboxes(&self, cluster: Arc<dyn SharedMailboxes>) {
+        let _ = self.inner.mailboxes.set(cluster);
+    }
+
+    /// Puts a mail into mailboxes: all of them or none.
+    pub fn deliver(&self, delivery: MailboxDelivery) -> Result<Ticket, StoreError> {
+        match self.inner.mailboxes.get() {
+            None => self.submit(changes_of(&delivery)),
+            Some(cluster) => Ok(cluster.deliver(delivery)),
+        }
+    }
+
+    /// Puts a mail into mailboxes, and then makes changes of the database: in one commit, or, if a
+    /// cluster has the mailboxes, after it has stored the mail. After a crash between the two, the
+    /// caller may repeat both: the cluster has a mail of the same id once.
+    pub fn deliver_with(
+        &self,
+        delivery: MailboxDelivery,
+        changes: Vec<StoreChange>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+        let is_shared = !delivery.users.is_empty() && self.inner.mailboxes.get().is_some();
+        let (begun, later) = if is_shared {
+            (self.deliver(delivery), Some(changes))
+        } else {
+            let all: Vec<StoreChange> = changes_of(&delivery).chain(changes).collect();
+            (self.submit(all), None)
+        };
+        let store = self.clone();
+        async move {
+            begun?.committed().await?;
+            match later {
+                None => Ok(()),
+                Some(changes) => store.submit(changes)?.committed().await,
+            }
+        }
+    }
+
+    /// Claims a user's mailbox for one client of the cluster, and waits until the database has all
+    /// mail that was delivered before. `None` if a client of another server has it.
+    ///
+    /// Without a cluster, the claim excludes no client.
+    pub async fn claim_mailbox(&self, user: &str) -> Result<Option<MailboxClaim>, StoreError> {
+        match self.inner.mailboxes.get() {
+            None => Ok(Some(MailboxClaim::local())),
+            Some(cluster) => cluster.claim(user.to_owned()).await,
+        }
+    }
+
+    /// Removes mail from a user's mailbox.
+    pub fn take_out(&self, user: &str, ids: Vec<MessageId>) -> Result<Ticket, StoreError> {
+        let Some(cluster) = self.inner.mailboxes.get() else {
+            let changes = ids.into_iter().map(|id| StoreChange::remove_mail(user, id));
+            return self.submit(changes);
+        };
+        Ok(cluster.take_out(user.to_owned(), ids))
+    }
+
+    /// The users and ids of all mail in the database.
+    pub fn mailbox_keys(&self) -> Result<Vec<(String, MessageId)>, StoreError> {
+        let keys = self.record_keys(SPACE)?;
+        Ok(keys.iter().filter_map(|key| parts_of(key)).collect())
+    }
+
     /// A user's mail, oldest first.
     pub fn mailbox(&self, user: &str) -> Result<Vec<MailboxEntry>, StoreError> {
         let prefix = [user.as_bytes(), &[0]].concat();
@@ -93,10 +179,10 @@ mod tests {
         let store = Store::in_memory().expect("memory");
         let (first, second) = (MessageId::next(), MessageId::next());
         let changes = vec![
-            StoreChange::deliver("anna", second, Bytes::from("two!")),
-            StoreChange::deliver("anna", first, Bytes::from("one")),
-            StoreChange::deliver("ann", first, Bytes::from("other")),
-            StoreChange::deliver("anna1", first, Bytes::from("other")),
+            StoreChange::add_mail("anna", second, Bytes::from("two!")),
+            StoreChange::add_mail("anna", first, Bytes::from("one")),
+            StoreChange::add_mail("ann", first, Bytes::from("other")),
+            StoreChange::add_mail("anna1", first, Bytes::from("other")),
         ];
         commit(&store, changes);
         let sizes = |user: &str| -> Vec<(MessageId, u64)> {
@@ -106,8 +192,11 @@ mod tests {
         assert_eq!(sizes("anna"), [(first, 3), (second, 4)]);
         let mail = store.mailbox_mail("anna", second).expect("read");
         assert_eq!(mail.as_deref(), Some(&b"two!"[..]));
-        commit(&store, vec![StoreChange::take_out("anna", first)]);
+        commit(&store, vec![StoreChange::remove_mail("anna", first)]);
         assert_eq!(sizes("anna"), [(second, 4)]);
         assert_eq!(sizes("ann"), [(first, 5)]);
+        let all = [("ann", first), ("anna", second), ("anna1", first)];
+        let all = all.map(|(user, id)| (user.to_owned(), id));
+        assert_eq!(store.mailbox_keys().expect("read"), all);
     }
 }

@@ -25,6 +25,7 @@ use crate::queue::{CommitQueue, Urgency};
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
 use crate::settings::{SharedHistoryAges, SharedSettings};
+use crate::shared_mailboxes::MailboxCluster;
 use crate::shared_records::SharingCluster;
 use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
@@ -58,6 +59,8 @@ pub(crate) struct StoreCore {
     commits: Arc<AtomicU64>,
     pub(crate) copy: SharedCopy,
     pub(crate) cluster: SharingCluster,
+    /// The cluster that decides about mailboxes.
+    pub(crate) mailboxes: MailboxCluster,
     /// Released when the writer has ended.
     locks: Mutex<Vec<FolderLock>>,
 }
@@ -218,6 +221,7 @@ impl Store {
             commits: committer.commits.clone(),
             copy: committer.copy.clone(),
             cluster: SharingCluster::new(),
+            mailboxes: MailboxCluster::new(),
         };
         let inner = Arc::new(inner);
         (Self { inner }, committer)

@@ -318,7 +318,7 @@ async fn a_row_that_collides_is_an_error_and_the_first_one_stays() {
         store.history(10, 10).expect("history")[0].payload,
         first.payload
     );
-    let mail = |text: &'static str| StoreChange::deliver("anna", first.id, text.into());
+    let mail = |text: &'static str| StoreChange::add_mail("anna", first.id, text.into());
     commit(&store, mail("first")).await.expect("a commit");
     assert!(commit(&store, mail("second")).await.is_err());
     let kept = store.mailbox_mail("anna", first.id).expect("read");
@@ -356,12 +356,12 @@ async fn a_file_shrinks_when_its_rows_are_removed() {
     let ids: Vec<MessageId> = (0..300).map(|_| MessageId::next()).collect();
     let mail = bytes::Bytes::from(vec![b'x'; 64 * 1024]);
     for id in &ids {
-        commit(&store, StoreChange::deliver("anna", *id, mail.clone()))
+        commit(&store, StoreChange::add_mail("anna", *id, mail.clone()))
             .await
             .expect("a commit");
     }
     for id in &ids {
-        commit(&store, StoreChange::take_out("anna", *id))
+        commit(&store, StoreChange::remove_mail("anna", *id))
             .await
             .expect("a commit");
     }

@@ -31,13 +31,13 @@ async fn fill(folder: &Path) {
         .map(|publication| StoreChange::History(Arc::new(publication)))
         .collect();
     for _ in 0..200 {
-        changes.push(StoreChange::deliver(
+        changes.push(StoreChange::add_mail(
             "anna",
             MessageId::next(),
             vec![b'm'; 900].into(),
         ));
     }
-    changes.push(StoreChange::deliver(
+    changes.push(StoreChange::add_mail(
         "bert",
         MessageId::next(),
         vec![b'L'; 300_000].into(),

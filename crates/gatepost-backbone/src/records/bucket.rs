@@ -18,6 +18,7 @@ use gatepost_message::MessageId;
 use crate::error::BackboneError;
 use crate::removed_keys::{OPERATION, is_removal};
 use crate::settings::BackboneSettings;
+use crate::stream_creation::make_stream;
 use crate::subjects::Subjects;
 
 /// The most bytes of an entry: half of what NATS servers take by default.
@@ -65,11 +66,10 @@ impl RecordBucket {
         settings: &BackboneSettings,
     ) -> Result<Self, BackboneError> {
         let bucket = subjects.stream("USERS");
-        let name = format!("KV_{bucket}");
         let prefix = format!("$KV.{bucket}.");
         let number = MessageId::next().number().to_string();
         let config = Config {
-            name: name.clone(),
+            name: format!("KV_{bucket}"),
             description: Some("users, tokens, rules and allowed senders of a cluster".to_owned()),
             subjects: vec![format!("{prefix}>")],
             max_messages_per_subject: 1,
@@ -85,15 +85,9 @@ impl RecordBucket {
             metadata: [(NUMBER.to_owned(), number)].into(),
             ..Config::default()
         };
-        let stream = context.get_or_create_stream(config).await;
-        let stream = stream.map_err(|error| BackboneError::Stream {
-            stream: name,
-            replicas: settings.replicas,
-            cause: error.to_string(),
-        })?;
         Ok(Self {
             context: context.clone(),
-            stream,
+            stream: make_stream(context, config).await?,
             prefix,
         })
     }

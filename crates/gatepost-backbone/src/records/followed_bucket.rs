@@ -30,7 +30,7 @@ pub fn follows_cluster(store: &Store) -> Result<bool, StoreError> {
 }
 
 /// The server is part of no cluster any more: the users in its database are its own.
-pub async fn leave_cluster(store: &Store) -> Result<(), StoreError> {
+pub(crate) async fn leave(store: &Store) -> Result<(), StoreError> {
     if !follows_cluster(store)? {
         return Ok(());
     }

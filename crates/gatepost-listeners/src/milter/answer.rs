@@ -67,6 +67,7 @@ pub(super) fn write(
 pub(super) fn write_storage_failure(output: &mut Vec<u8>, failure: StorageFailure) {
     let codes = match failure {
         StorageFailure::DiskFull => "452 4.3.1",
+        StorageFailure::TooLong => "552 5.3.4",
         StorageFailure::Failed => "451 4.3.0",
     };
     write_reply(output, codes, &failure.to_string());

@@ -40,6 +40,20 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     push_log_and_sessions(page, nodes);
     page.value(
         gauge(
+            "gatepost_backbone_mail_bytes",
+            "The bytes of the mailboxes of the cluster, as the NATS servers store them.",
+        ),
+        nodes.mail_bytes,
+    );
+    page.value(
+        gauge(
+            "gatepost_backbone_mail_unread",
+            "Mail and removals of mail of the cluster that this node has not read.",
+        ),
+        nodes.mail_unread,
+    );
+    page.value(
+        gauge(
             "gatepost_backbone_retained_unsent",
             "Topics whose retained message the other nodes do not have yet.",
         ),

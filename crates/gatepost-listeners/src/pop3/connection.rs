@@ -72,7 +72,7 @@ enum Pop3State {
     /// TRANSACTION.
     Open {
         maildrop: Maildrop,
-        _lock: MaildropLock,
+        lock: MaildropLock,
     },
 }
 
@@ -91,7 +91,7 @@ impl Pop3Connection<'_> {
                 return Ok(());
             }
             match command::parse(&line) {
-                Ok(Pop3Command::Quit) => return self.quit(&state).await,
+                Ok(Pop3Command::Quit) => return self.quit(&mut state).await,
                 Ok(command) => self.act(command, &mut state).await?,
                 Err(mistake) => self.refuse(&format!("-ERR {mistake}")),
             }
@@ -121,10 +121,7 @@ impl Pop3Connection<'_> {
                     self.login_deadline = None;
                     let (count, size) = maildrop.sum();
                     self.push_reply(&format!("+OK {count} messages, {size} bytes"));
-                    *state = Pop3State::Open {
-                        maildrop,
-                        _lock: lock,
-                    };
+                    *state = Pop3State::Open { maildrop, lock };
                 }
             }
             Pop3State::Open { maildrop, .. } => self.transact(command, maildrop).await,
@@ -198,13 +195,15 @@ impl Pop3Connection<'_> {
     }
 
     /// RFC 1939, section 6: only a client that quits has its marked messages removed.
-    async fn quit(&mut self, state: &Pop3State) -> io::Result<()> {
-        if let Pop3State::Open { maildrop, .. } = state
-            && let Err(error) = maildrop.update().await
-        {
-            tracing::error!(target: "pop3", %error, "messages could not be removed");
-            self.push_reply("-ERR [SYS/TEMP] some messages could not be removed");
-            return Ok(());
+    async fn quit(&mut self, state: &mut Pop3State) -> io::Result<()> {
+        if let Pop3State::Open { maildrop, lock } = state {
+            let updated = maildrop.update().await;
+            lock.release().await;
+            if let Err(error) = updated {
+                tracing::error!(target: "pop3", %error, "messages could not be removed");
+                self.push_reply("-ERR [SYS/TEMP] some messages could not be removed");
+                return Ok(());
+            }
         }
         self.push_reply("+OK good bye");
         Ok(())

@@ -178,9 +178,16 @@ impl Pop3Connection<'_> {
             self.refuse("-ERR [AUTH] log in as a user");
             return None;
         };
-        let Some(taken) = self.context.take(&user, kind) else {
-            self.refuse("-ERR [IN-USE] another client has the mailbox open");
-            return None;
+        let taken = match self.context.lock(&user, kind).await {
+            Ok(Some(taken)) => taken,
+            Ok(None) => {
+                self.refuse("-ERR [IN-USE] another client has the mailbox open");
+                return None;
+            }
+            Err(error) => {
+                self.failed(&error);
+                return None;
+            }
         };
         let store = self.context.store.clone();
         let opened = blocking(move || Maildrop::open(store, &user, kind)).await;

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
-use gatepost_store::{Store, StoreChange, StoreError};
+use gatepost_store::{Store, StoreError};
 
 /// The suffix of a user's name that selects the maildrop of quarantined mail.
 const QUARANTINE: &str = "+quarantine";
@@ -122,13 +122,13 @@ impl Maildrop {
         &self.source
     }
 
-    /// Deletes the marked messages; returns when that is on disk.
+    /// Deletes the marked messages; returns when that is on disk, or stored by the
+    /// cluster.
     pub(super) async fn update(&self) -> Result<(), StoreError> {
         let marked = self.entries.iter().filter(|entry| entry.is_deleted);
-        let changes: Vec<StoreChange> = marked
-            .map(|entry| StoreChange::take_out(&self.source.user, entry.id))
-            .collect();
-        self.source.store.submit(changes)?.committed().await
+        let ids: Vec<MessageId> = marked.map(|entry| entry.id).collect();
+        let MaildropSource { store, user, .. } = &self.source;
+        store.take_out(user, ids)?.committed().await
     }
 }
 

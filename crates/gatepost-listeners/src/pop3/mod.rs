@@ -13,7 +13,7 @@ mod settings;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use gatepost_store::Store;
+use gatepost_store::{MailboxClaim, Store, StoreError};
 use gatepost_tasks::Task;
 use gatepost_users::ListenerAuth;
 use parking_lot::Mutex;
@@ -75,7 +75,27 @@ impl Pop3Context {
         is_free.then(|| MaildropLock {
             open: Arc::clone(&self.open),
             name,
+            claim: None,
         })
+    }
+
+    /// Locks a maildrop for one client of the whole cluster; `None` while another client has it.
+    /// The quarantine is read-only, and each server has its own.
+    async fn lock(
+        &self,
+        user: &str,
+        kind: MaildropKind,
+    ) -> Result<Option<MaildropLock>, StoreError> {
+        let Some(mut lock) = self.take(user, kind) else {
+            return Ok(None);
+        };
+        if kind == MaildropKind::Mailbox {
+            lock.claim = self.store.claim_mailbox(user).await?;
+            if lock.claim.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(lock))
     }
 }
 
@@ -89,6 +109,20 @@ impl ListenerContext for Pop3Context {
 struct MaildropLock {
     open: Arc<Mutex<HashSet<(String, MaildropKind)>>>,
     name: (String, MaildropKind),
+    /// The claim to the mailbox, which excludes clients of other servers.
+    claim: Option<MailboxClaim>,
+}
+
+impl MaildropLock {
+    /// Gives the mailbox back to the other servers.
+    async fn release(&mut self) {
+        if let Some(claim) = &mut self.claim
+            && let Err(error) = claim.release().await
+        {
+            // The claim ends by itself.
+            tracing::debug!(target: "pop3", %error, "a mailbox was not given back");
+        }
+    }
 }
 
 impl Drop for MaildropLock {

@@ -111,6 +111,7 @@ pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> SmtpR
 pub(super) fn of_storage_failure(failure: StorageFailure) -> SmtpReply {
     let (code, enhanced) = match failure {
         StorageFailure::DiskFull => (452, "4.3.1"),
+        StorageFailure::TooLong => (552, "5.3.4"),
         StorageFailure::Failed => (451, "4.3.0"),
     };
     SmtpReply::with(code, enhanced, failure.to_string())

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gatepost_message::MessageId;
 use gatepost_sinks::{MailQueue, MailSubmission};
-use gatepost_store::StoreChange;
+use gatepost_store::{MailboxDelivery, StoreChange};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -163,7 +163,7 @@ impl QuarantineDigests {
             } else if let Some(mail) =
                 write(&target, &messages, settings, (key, progress.run()), now)
             {
-                self.send(&target, &mail).await?;
+                self.send(&target, &mail, progress.run()).await?;
                 sent += 1;
             }
         }
@@ -179,19 +179,26 @@ impl QuarantineDigests {
         Ok(())
     }
 
-    /// Stores or queues a digest, and in the same commit the fact that it is sent.
+    /// Stores or queues a digest, and in the same commit the fact that it is sent. If a cluster has
+    /// the mailboxes, the fact is stored afterwards; the run's id prevents a second digest.
     async fn send(
         &self,
         target: &DigestTarget,
         mail: &MailSubmission,
+        run: MessageId,
     ) -> Result<(), OperationError> {
         match target {
             DigestTarget::Mailbox(user) => {
                 // RFC 5321, section 4.4.
                 let mut text = format!("Return-Path: <{}>\r\n", mail.sender).into_bytes();
                 text.extend_from_slice(&mail.text);
-                let delivered = StoreChange::deliver(user, MessageId::next(), text.into());
-                self.submit([delivered, target.sent()]).await
+                let delivery = MailboxDelivery {
+                    users: vec![user.clone()],
+                    id: run,
+                    mail: text.into(),
+                };
+                let store = &self.operations.store;
+                Ok(store.deliver_with(delivery, vec![target.sent()]).await?)
             }
             DigestTarget::Address(_) => {
                 let queued = self.mail.queue_with(mail, vec![target.sent()]).await;

@@ -165,7 +165,7 @@ impl Simulation {
             }
             (4, _) => {
                 let publication = self.publication();
-                StoreChange::deliver("anna", publication.id, publication.payload.clone())
+                StoreChange::add_mail("anna", publication.id, publication.payload.clone())
             }
             (5, Some((session, sequence))) => {
                 StoreChange::Session(SessionChange::Dequeue { session, sequence })

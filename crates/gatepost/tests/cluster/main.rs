@@ -10,6 +10,8 @@ mod faults;
 mod groups;
 mod journal;
 mod log;
+mod mail_release;
+mod mailboxes;
 mod moves;
 mod nats;
 mod network;

@@ -9,30 +9,16 @@ const SETTINGS: &str = "listeners.lmtp.bind = []\nlisteners.milter.bind = []\n\
     listeners.call.bind = []\nrules.paths = [\"own.cf\"]\nbackbone.append_wait_max = \"1s\"\n";
 /// One of the rules by which mail is scanned meanwhile.
 const RULES: &str = "body CHEAP_WATCHES /cheap watches/\nscore CHEAP_WATCHES 9\n";
-const MAILBOXES: &str = "listeners.smtp.domains = [\"people.example\"]\n\
-    [[listeners.smtp.routes]]\nrecipients = \"*@people.example\"\nmailbox = \"{user}\"\n";
 
-fn start(servers: &[Nats], number: u8, folder: &std::path::Path, more: &str) -> Gateway {
+fn start(servers: &[Nats], number: u8, folder: &std::path::Path) -> Gateway {
     std::fs::write(folder.join("own.cf"), RULES).expect("written");
     let settings = Nats::settings_of_all(servers, number);
-    Gateway::start_in(folder, &format!("{settings}{SETTINGS}{more}"))
+    Gateway::start_in(folder, &format!("{settings}{SETTINGS}"))
 }
 
 fn mail(gateway: &Gateway, to: &str) -> String {
     let server = gateway.address("smtp").to_string();
     text_of(&swaks(&server, "otto@example.org", to, &[]))
-}
-
-/// The number of mails in anna's mailbox, as poplib reads it.
-fn mailbox(gateway: &Gateway) -> String {
-    let port = gateway.port("pop3");
-    let script = format!(
-        "import poplib\nserver = poplib.POP3('127.0.0.1', {port})\nserver.user('anna')\n\
-         server.pass_('secret')\nprint(server.stat()[0], b'Subject' in b''.join(server.retr(1)[1]))"
-    );
-    text_of(&run("python3", &["-c", &script], b""))
-        .trim()
-        .to_owned()
 }
 
 /// The reason why a node is not part of its cluster, as the dashboard shows it.
@@ -49,22 +35,11 @@ fn only_what_is_durable_waits_for_a_majority() {
         return;
     }
     let mut servers = Nats::cluster();
-    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
-    let one = start(&servers, 1, folders[0].path(), "");
-    await_joined(&one, 0);
-    // In a cluster of its own, since clients of nodes with users have to log in.
-    let data = folders[1].path().join("gatepost-data");
-    let data = format!("data={}", data.display());
-    let arguments = ["user", "add", "anna", "--set", &data];
-    let added = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
-    assert!(added.status.success(), "{}", text_of(&added));
-    let other = format!("backbone.cluster = \"other\"\n{MAILBOXES}");
-    let two = start(&servers, 2, folders[1].path(), &other);
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = start(&servers, 1, folder.path());
     await_joined(&one, 0);
     let said = mail(&one, "alarms+fire@localhost");
-    assert!(said.contains("<-  250 2.0.0"), "{said}");
-    let said = mail(&two, "anna@people.example");
-    assert!(said.contains("<-  250 2.0.0"), "{said}");
+    assert!(said.contains(" accepted"), "{said}");
 
     servers[0].kill();
     servers[1].kill();
@@ -96,7 +71,6 @@ fn only_what_is_durable_waits_for_a_majority() {
     let scanned = b"Subject: an offer\n\ncheap watches\n";
     let report = text_of(&run("spamc", &["-R", "-p", &port], scanned));
     assert!(report.contains("CHEAP_WATCHES"), "{report}");
-    assert_eq!(mailbox(&two), "1 True");
 
     servers[0].start_again();
     servers[1].start_again();
@@ -105,7 +79,7 @@ fn only_what_is_durable_waits_for_a_majority() {
         trouble(&one).is_none().then_some(())
     });
     let said = mail(&one, "alarms+fire@localhost");
-    assert!(said.contains("<-  250 2.0.0"), "{said}");
+    assert!(said.contains(" accepted"), "{said}");
 }
 
 /// A server that can be reached, but reaches no other one, is no reason to stay outside.
