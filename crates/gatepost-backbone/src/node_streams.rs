@@ -40,7 +40,8 @@ pub(crate) async fn begin_epoch(
              and find them there");
         leave_sessions(shared, broker)?;
     }
-    let epoch = MessageId::next().number();
+    // The clock may have been set back since the last epoch began.
+    let epoch = MessageId::next().number().max(epoch + 1);
     let stored = shared.log.store.submit([StoreChange::PutRecord {
         space: EPOCH_SPACE,
         key: bytes::Bytes::new(),

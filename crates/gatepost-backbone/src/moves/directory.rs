@@ -3,6 +3,9 @@
 //! Each persistent session has a key, written by compare-and-set. Its value names the owner, the
 //! number of the claim by which the owner got the session, and the earlier owners whose content the
 //! owner may not have yet. A session without a key belongs to the node that creates it.
+//!
+//! Each owner is named with its epoch. A node that adopts the sessions of one epoch of a node leaves
+//! those that the node got in a later epoch alone.
 
 use std::time::Duration;
 
@@ -19,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::BackboneError;
+use crate::node_epoch::NodeStreamId;
 use crate::removed_keys::is_removal;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
@@ -61,46 +65,71 @@ pub(crate) struct Ownership {
     pub(crate) claim: u64,
     /// The node.
     pub(crate) owner: u8,
-    /// The earlier owners whose content the owner may not have yet, the latest first, each with
-    /// its claim.
+    /// The epoch of the node in which it got the session; 0 before its first one.
+    #[serde(default)]
+    pub(crate) epoch: u64,
+    /// The earlier owners whose content the owner may not have yet, the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) sources: Vec<(u8, u64)>,
+    pub(crate) sources: Vec<SessionSource>,
+}
+
+/// An earlier owner of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionSource {
+    /// The claim by which it had the session.
+    pub(crate) claim: u64,
+    /// The node.
+    pub(crate) node: u8,
+    /// The epoch of the node in which it got the session; 0 before its first one.
+    #[serde(default)]
+    pub(crate) epoch: u64,
 }
 
 impl Ownership {
     /// The ownership of a session that no node has. Its claim is later than those of all earlier
     /// sessions of the same name, since it begins with the time.
-    pub(crate) fn first(owner: u8) -> Self {
+    pub(crate) fn first(owner: NodeStreamId) -> Self {
         Self {
             claim: MessageId::next().number(),
-            owner,
+            owner: owner.node,
+            epoch: owner.epoch,
             sources: Vec::new(),
         }
     }
 
-    /// The ownership after a claim by `node`, which does not have the session. `takes_content` says
+    /// The ownership after a claim by a node that does not have the session. `takes_content` says
     /// whether the session continues.
-    pub(crate) fn claimed_by(&self, node: u8, takes_content: bool) -> Self {
+    pub(crate) fn claimed_by(&self, by: NodeStreamId, takes_content: bool) -> Self {
         let mut sources = Vec::new();
         if takes_content {
-            sources.extend((self.owner != node).then_some((self.owner, self.claim)));
+            sources.extend((self.owner != by.node).then_some(self.as_source()));
             sources.extend(&self.sources);
         }
+        self.next(by, sources)
+    }
+
+    /// The ownership after a node has got the session from an owner that has failed.
+    pub(crate) fn taken_over(&self, by: NodeStreamId) -> Self {
+        let mut sources = vec![self.as_source()];
+        sources.extend(&self.sources);
+        self.next(by, sources)
+    }
+
+    /// The ownership by the next claim.
+    pub(crate) const fn next(&self, by: NodeStreamId, sources: Vec<SessionSource>) -> Self {
         Self {
             claim: self.claim + 1,
-            owner: node,
+            owner: by.node,
+            epoch: by.epoch,
             sources,
         }
     }
 
-    /// The ownership after `node` has got the session from an owner that has failed.
-    pub(crate) fn taken_over(&self, node: u8) -> Self {
-        let mut sources = vec![(self.owner, self.claim)];
-        sources.extend(&self.sources);
-        Self {
-            claim: self.claim + 1,
-            owner: node,
-            sources,
+    const fn as_source(&self) -> SessionSource {
+        SessionSource {
+            claim: self.claim,
+            node: self.owner,
+            epoch: self.epoch,
         }
     }
 
@@ -114,9 +143,15 @@ impl Ownership {
 
     /// The claim under which `node` has or had the session.
     pub(crate) fn claim_of(&self, node: u8) -> Option<u64> {
-        let of_source = self.sources.iter().find(|(source, _)| *source == node);
+        let of_source = self.sources.iter().find(|source| source.node == node);
         let own = (self.owner == node).then_some(self.claim);
-        own.or(of_source.map(|(_, claim)| *claim))
+        own.or(of_source.map(|source| source.claim))
+    }
+
+    /// Whether a node has or had the session in this epoch or an earlier one.
+    pub(crate) fn is_or_was_of(&self, stream: NodeStreamId) -> bool {
+        let mut owners = std::iter::once(self.as_source()).chain(self.sources.iter().copied());
+        owners.any(|owner| owner.node == stream.node && owner.epoch <= stream.epoch)
     }
 
     fn value(&self) -> Bytes {
@@ -293,25 +328,52 @@ mod tests {
 
     use super::*;
 
+    const fn stream(node: u8, epoch: u64) -> NodeStreamId {
+        NodeStreamId { node, epoch }
+    }
+
     #[test]
     fn a_claim_keeps_the_sources_that_the_owner_has_not_imported() {
-        let first = Ownership::first(1);
+        let first = Ownership::first(stream(1, 7));
         let number = first.claim;
-        let second = first.claimed_by(2, true);
+        let second = first.claimed_by(stream(2, 8), true);
         assert_eq!((second.claim, second.owner), (number + 1, 2));
-        assert_eq!(second.sources, [(1, number)]);
-        let third = second.claimed_by(3, true);
-        let sources = [(2, number + 1), (1, number)];
+        let source = |node, claim, epoch| SessionSource { claim, node, epoch };
+        assert_eq!(second.sources, [source(1, number, 7)]);
+        let third = second.claimed_by(stream(3, 9), true);
+        let sources = [source(2, number + 1, 8), source(1, number, 7)];
         assert_eq!(third.sources, sources);
         let claims = [3, 1, 4].map(|node| third.claim_of(node));
         assert_eq!(claims, [Some(number + 2), Some(number), None]);
         // The owner claims again, as it has found nothing before.
-        assert_eq!(third.claimed_by(3, true).sources, sources);
-        assert_eq!(third.claimed_by(1, false).sources, []);
+        assert_eq!(third.claimed_by(stream(3, 9), true).sources, sources);
+        assert_eq!(third.claimed_by(stream(1, 7), false).sources, []);
         assert!(
-            Ownership::first(1).claim > third.claim,
+            Ownership::first(stream(1, 7)).claim > third.claim,
             "a key that was removed"
         );
+    }
+
+    #[test]
+    fn an_owner_is_known_with_its_epoch() {
+        let first = Ownership::first(stream(1, 7));
+        let second = first.claimed_by(stream(2, 8), true);
+        let third = second.taken_over(stream(1, 9));
+        let of = |ownership: &Ownership, node, epochs: &[u64]| -> Vec<bool> {
+            let epochs = epochs.iter().copied();
+            epochs
+                .map(|epoch| ownership.is_or_was_of(stream(node, epoch)))
+                .collect()
+        };
+        assert_eq!(of(&first, 1, &[6, 7, 8]), [false, true, true]);
+        assert_eq!(of(&second, 1, &[6, 7, 8]), [false, true, true]);
+        assert_eq!(of(&second, 2, &[7, 8]), [false, true]);
+        assert_eq!(
+            of(&third.without_sources(), 1, &[7, 8, 9]),
+            [false, false, true]
+        );
+        let read = read(&third.value()).expect("a value");
+        assert_eq!(read, third);
     }
 
     #[test]

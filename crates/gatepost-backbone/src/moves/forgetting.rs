@@ -44,7 +44,7 @@ pub fn forget_node(
         directory.each(visit).await?;
         for (id, ownership, revision) in &keys {
             let mut rest = ownership.clone();
-            rest.sources.retain(|(source, _)| *source != node);
+            rest.sources.retain(|source| source.node != node);
             if ownership.owner == node && rest.sources.is_empty() {
                 directory.remove(*id, *revision).await;
             } else {

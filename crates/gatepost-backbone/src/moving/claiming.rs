@@ -11,7 +11,7 @@ use super::MoveContext;
 use super::adopting::AdoptionRequest;
 use crate::encoding::EncodingError;
 use crate::error::BackboneError;
-use crate::moves::directory::{Ownership, SessionId};
+use crate::moves::directory::{Ownership, SessionId, SessionSource};
 use crate::moves::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
 use crate::moves::transfer::{self, Piece, SessionTransfer};
 use crate::moves::{CLAIM_TIME_MAX, ClaimRequest};
@@ -158,7 +158,8 @@ impl SessionClaim<'_> {
 
     /// Writes the claim into the directory; returns it with the revision of the key.
     async fn write(&self, purpose: SessionUse) -> Result<(Ownership, u64), ClaimEnd> {
-        let (directory, node) = (&self.context.directory, self.context.shared.node);
+        let directory = &self.context.directory;
+        let own = self.context.shared.stream_id();
         let mut is_first = true;
         loop {
             if Instant::now() >= self.deadline {
@@ -169,14 +170,14 @@ impl SessionClaim<'_> {
                 tokio::time::sleep(REPEAT_AFTER).await;
             }
             let Some((found, revision)) = directory.find(self.id).await? else {
-                let first = Ownership::first(node);
+                let first = Ownership::first(own);
                 match directory.create(self.id, &first).await? {
                     Some(revision) => return Ok((first, revision)),
                     None => continue,
                 }
             };
             let takes_content = purpose != SessionUse::Replace;
-            let claimed = found.claimed_by(node, takes_content);
+            let claimed = found.claimed_by(own, takes_content);
             // A claim that cannot succeed now would only add to what a later one has to ask.
             if let Some(absent) = self.absent_owner(&found, &claimed) {
                 return Err(ClaimError::OwnerAbsent(absent).into());
@@ -199,7 +200,7 @@ impl SessionClaim<'_> {
         let alive = shared.known_nodes.alive();
         let is_absent =
             |node: u8| node != shared.node && !alive.iter().any(|record| record.node == node);
-        let mut sources = claimed.sources.iter().map(|(node, _)| *node);
+        let mut sources = claimed.sources.iter().map(|source| source.node);
         sources.find(|&node| is_absent(node))
     }
 
@@ -209,7 +210,12 @@ impl SessionClaim<'_> {
         &self,
         ownership: &Ownership,
     ) -> Result<Option<(SessionTransfer, bool)>, ClaimEnd> {
-        for &(node, wanted) in &ownership.sources {
+        for &SessionSource {
+            node,
+            claim: wanted,
+            ..
+        } in &ownership.sources
+        {
             let mut bytes = BytesMut::new();
             let (mut index, mut count) = (0, 1);
             while index < count {
@@ -278,8 +284,8 @@ impl SessionClaim<'_> {
     ) -> Result<(), ClaimEnd> {
         let own_records = ownership.sources.iter().filter(|_| of_own);
         let changes: Vec<StoreChange> = own_records
-            .filter(|(node, _)| *node == self.context.shared.node)
-            .map(|(_, wanted)| transfer::remove(self.id, *wanted))
+            .filter(|source| source.node == self.context.shared.node)
+            .map(|source| transfer::remove(self.id, source.claim))
             .collect();
         let (reply, stored) = oneshot::channel();
         let request = AdoptionRequest {
@@ -316,9 +322,9 @@ impl SessionClaim<'_> {
         let ownership = ownership.clone();
         // The client does not wait for this.
         gatepost_tasks::spawn(async move {
-            for &(node, wanted) in &ownership.sources {
+            for source in &ownership.sources {
                 context
-                    .remove_content(node, &name, wanted, ownership.claim)
+                    .remove_content(source.node, &name, source.claim, ownership.claim)
                     .await;
             }
         });

@@ -70,7 +70,7 @@ async fn enter_or_end(
     name: &SessionName,
 ) -> Result<Option<u64>, BackboneError> {
     let (id, directory) = (SessionId::of(name), &context.directory);
-    let first = Ownership::first(context.shared.node);
+    let first = Ownership::first(context.shared.stream_id());
     loop {
         if directory.create(id, &first).await?.is_some() {
             return Ok(Some(first.claim));
@@ -102,8 +102,10 @@ async fn remove_content(context: &MoveContext) -> Result<(), BackboneError> {
     let mut removals = Vec::new();
     for (id, claim) in kept {
         let key = context.directory.find_at_leader(id).await?;
-        let is_needed =
-            key.is_some_and(|(ownership, _)| ownership.sources.contains(&(node, claim)));
+        let is_needed = key.is_some_and(|(ownership, _)| {
+            let mut sources = ownership.sources.iter();
+            sources.any(|source| (source.node, source.claim) == (node, claim))
+        });
         if !is_needed {
             removals.push(transfer::remove(id, claim));
         }
@@ -115,7 +117,10 @@ async fn remove_content(context: &MoveContext) -> Result<(), BackboneError> {
 
 /// Makes the key of a session that has begun here.
 pub(super) async fn enter(context: &MoveContext, name: &SessionName) {
-    let (id, first) = (SessionId::of(name), Ownership::first(context.shared.node));
+    let (id, first) = (
+        SessionId::of(name),
+        Ownership::first(context.shared.stream_id()),
+    );
     if matches!(context.directory.create(id, &first).await, Ok(Some(_))) {
         context.shared.moves.own.lock().insert(id, first.claim);
     }

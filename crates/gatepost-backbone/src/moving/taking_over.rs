@@ -64,8 +64,7 @@ pub(super) async fn take_over(
 /// The content of a failed node.
 struct TakeOver {
     context: MoveContext,
-    node: u8,
-    epoch: u64,
+    stream_id: NodeStreamId,
     is_only: bool,
     replica: Replica,
     positions: Vec<LogPosition>,
@@ -98,8 +97,7 @@ impl TakeOver {
         let positions = positions.or_else(|| context.shared.log.positions());
         Self {
             context: context.clone(),
-            node: stream_id.node,
-            epoch: stream_id.epoch,
+            stream_id,
             is_only,
             positions: positions.unwrap_or_default(),
             replica,
@@ -110,17 +108,16 @@ impl TakeOver {
     async fn run(self) -> Result<usize, BackboneError> {
         let context = self.context.clone();
         let mut keys = HashSet::new();
-        let node = self.node;
+        let stream_id = self.stream_id;
         let visit = |id, ownership: Ownership, _| {
-            if ownership.claim_of(node).is_some() {
+            if ownership.is_or_was_of(stream_id) {
                 keys.insert(id);
             }
         };
         context.directory.each(visit).await?;
         log_kept::log_kept(&context, &self.positions, self.replica.kept()).await?;
         let Self {
-            node,
-            epoch,
+            stream_id,
             is_only,
             replica,
             positions,
@@ -139,8 +136,7 @@ impl TakeOver {
         }
         let work = Arc::new(SessionWork {
             context,
-            node,
-            epoch,
+            stream_id,
             is_only,
             positions,
         });
@@ -187,8 +183,7 @@ async fn run_all(
 
 struct SessionWork {
     context: MoveContext,
-    node: u8,
-    epoch: u64,
+    stream_id: NodeStreamId,
     is_only: bool,
     positions: Vec<LogPosition>,
 }
@@ -218,9 +213,8 @@ impl SessionWork {
                 }
                 continue;
             };
-            let is_of_stream = ownership.owner == self.node && !self.is_later(&ownership);
-            if is_of_stream && session.is_some() {
-                let taken = ownership.taken_over(self.context.shared.node);
+            if self.is_of_stream(&ownership) && session.is_some() {
+                let taken = ownership.taken_over(self.context.shared.stream_id());
                 let Some(revision) = self.context.directory.update(id, &taken, revision).await?
                 else {
                     continue;
@@ -250,7 +244,7 @@ impl SessionWork {
 
     /// Begins a session that has no key.
     async fn begin(&self, id: SessionId, session: ReplicaSession) -> Result<bool, BackboneError> {
-        let first = Ownership::first(self.context.shared.node);
+        let first = Ownership::first(self.context.shared.stream_id());
         if self.context.directory.create(id, &first).await?.is_none() {
             return Ok(false); // There is a key by now.
         }
@@ -310,33 +304,29 @@ impl SessionWork {
         session: Option<&ReplicaSession>,
         released: &[(u64, Vec<StoreChange>)],
     ) -> Result<bool, BackboneError> {
-        let own = self.context.shared.node;
+        let own = self.context.shared.stream_id();
         let mut next = ownership.clone();
         let mut kept = Vec::new();
-        next.sources.retain_mut(|(node, claim)| {
-            if *node != self.node {
+        next.sources.retain_mut(|source| {
+            if source.node != self.stream_id.node || source.epoch > self.stream_id.epoch {
                 return true;
             }
-            let content = self.content(id, *claim, session, released);
+            let content = self.content(id, source.claim, session, released);
             if content.is_empty() {
                 // An earlier stream of the node may have it.
                 return !self.is_only;
             }
             kept.extend(content);
-            *node = own;
+            (source.node, source.epoch) = (own.node, own.epoch);
             true
         });
-        let is_of_node = ownership.owner == self.node && self.is_only && !self.is_later(ownership);
-        if is_of_node && next.sources.is_empty() {
+        let is_without_session = self.is_only && self.is_of_stream(ownership);
+        if is_without_session && next.sources.is_empty() {
             self.context.directory.remove(id, revision).await;
             return Ok(true);
         }
-        if is_of_node {
-            next = Ownership {
-                claim: next.claim + 1,
-                owner: own,
-                sources: next.sources,
-            };
+        if is_without_session {
+            next = ownership.next(own, next.sources);
         }
         if !kept.is_empty() {
             let failed = |error| BackboneError::request("keeping a session for its owner", error);
@@ -370,14 +360,10 @@ impl SessionWork {
         transfer.put(id, claim)
     }
 
-    /// Whether the session belongs to a later epoch of the node.
-    fn is_later(&self, ownership: &Ownership) -> bool {
-        let shared = &self.context.shared;
-        let alive = shared.known_nodes.alive();
-        let records = alive.iter().filter(|record| record.node == self.node);
-        let own = (self.node == shared.node).then(|| shared.epoch());
-        let mut later = records.map(|record| record.epoch).chain(own);
-        later.any(|epoch| epoch > self.epoch && ownership.claim >= epoch)
+    /// Whether the node got the session in the epoch of the stream or an earlier one. What it has
+    /// got since, it has.
+    fn is_of_stream(&self, ownership: &Ownership) -> bool {
+        ownership.owner == self.stream_id.node && ownership.epoch <= self.stream_id.epoch
     }
 }
 

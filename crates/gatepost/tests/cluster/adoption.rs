@@ -9,8 +9,12 @@ use super::{PLAIN, await_joined, metric, publish};
 
 /// The settings of a node whose sessions are adopted soon.
 fn settings(nats: &Nats, number: u8) -> String {
+    settings_with(nats, number, "500ms")
+}
+
+fn settings_with(nats: &Nats, number: u8, adopt_after: &str) -> String {
     format!(
-        "{}backbone.adopt_after = \"500ms\"\n{PLAIN}",
+        "{}backbone.adopt_after = \"{adopt_after}\"\n{PLAIN}",
         nats.settings(number)
     )
 }
@@ -237,4 +241,48 @@ fn messages_that_the_log_removed_before_an_adoption_are_counted() {
     client.await_line("l/x last 1");
     assert_eq!(messages(&mut client, "l/x"), ["l/x last 1"]);
     assert_eq!(metric(&two, "gatepost_backbone_log_missed_total"), 5);
+}
+
+/// Ends the stream of a node that is not running, as another node does that then fails itself.
+fn fence(nats: &Nats, node: u8) {
+    let names = nats.request("$JS.API.STREAM.NAMES", "");
+    let prefix = format!("GP_NODE_{node}_");
+    let (_, rest) = names.split_once(&prefix).expect("the stream of the node");
+    let epoch = rest[..16].trim_start_matches('0');
+    // The version, the kind, the run and the number, and the node that adopts.
+    let fence = format!("\x01\x05{}\x09", "\0".repeat(16));
+    let answer = nats.request(&format!("gp.n.{node}.{epoch}"), &fence);
+    assert!(answer.contains("\"seq\""), "{answer}");
+}
+
+#[test]
+fn what_a_node_gets_in_its_next_epoch_outlives_the_adoption_of_the_last_one() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    let settings = |number| settings_with(&nats, number, "4s");
+    let one = Gateway::start(&settings(1));
+    let two = Gateway::start_in(folder.path(), &settings(2));
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    drop(kept_session(&one, "mover", "m/#", &[]));
+    drop(kept_session(&two, "left", "l/#", &[]));
+    two.kill();
+    fence(&nats, 2);
+    let two = Gateway::start_in(folder.path(), &settings(2));
+    await_joined(&two, 1);
+    // The session gets to the second node while the node's earlier epoch waits to be adopted.
+    drop(resumed(&two, "mover"));
+    publish(&one, "m/x", "n0", &["-q", "2"]);
+    await_some("the earlier epoch is adopted", || {
+        let adopted = "the sessions of a failed node are here now";
+        [&one, &two]
+            .iter()
+            .any(|node| node.log().contains(adopted))
+            .then_some(())
+    });
+    let mut client = resumed(&one, "mover");
+    client.await_line("m/x n0 2");
+    drop(resumed(&one, "left"));
 }
