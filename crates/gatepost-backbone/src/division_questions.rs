@@ -83,6 +83,11 @@ fn parts_of(partition: &Partition) -> Vec<Bytes> {
     let known = partition.groups.division.read();
     let position = position.filter(|_| known.is_complete);
     let mut parts = vec![BytesMut::new()];
+    if position.is_some() {
+        for adopted in known.division.adoptions() {
+            rows::push_adopted(&mut parts[0], adopted);
+        }
+    }
     for (group, node, share) in known.division.shares().filter(|_| position.is_some()) {
         if parts
             .last()

@@ -124,7 +124,8 @@ impl GroupAnnouncer {
                 return appended.members != *members;
             }
             let known = partition.groups.division.read();
-            known.division.share(group, self.shared.node) != NodeShare::of(*members)
+            let (node, epoch) = (self.shared.node, self.shared.epoch());
+            known.division.share(group, node) != NodeShare::of(*members, epoch)
         };
         let changed = present.filter(is_changed);
         changed
@@ -163,7 +164,8 @@ impl GroupAnnouncer {
             (group.clone(), AppendedMembers { members, number })
         });
         partition.groups.appended.lock().extend(appended);
-        let entry = GroupEntry::Members(members);
+        let epoch = self.shared.epoch();
+        let entry = GroupEntry::Members { epoch, members };
         let is_stored = self.append(partition, &entry, origin).await;
         if !is_stored {
             let mut appended = partition.groups.appended.lock();

@@ -11,10 +11,8 @@
 use std::sync::Arc;
 
 use async_nats::jetstream::Context;
-use gatepost_broker::{
-    Broker, LoggedBatch, LoggedPublication, OutOfMemory, Publisher, RequestedFilter,
-};
-use gatepost_message::{MessageId, Publication, TopicFilter};
+use gatepost_broker::{Broker, LoggedBatch, LoggedPublication, OutOfMemory, Publisher};
+use gatepost_message::{MessageId, TopicFilter};
 use gatepost_store::{StoreChange, StoreError, Ticket};
 
 use crate::division_questions::{self, LearnedDivision};
@@ -22,9 +20,11 @@ use crate::encoding::BundleOrigin;
 use crate::error::BackboneError;
 use crate::log::division::{DivisionChange, GroupDivision, rows};
 use crate::log::group_entry::GroupEntry;
+use crate::log::identity::LogIdentity;
 use crate::log::partition_groups::{AppendedMembers, DivisionKnowledge, HeldPublication};
 use crate::log::position::LogPosition;
 use crate::log::{Partition, kept};
+use crate::passing_on::{matches, passed_on};
 use crate::shared::Shared;
 
 /// The division of another node, until this node has reached its position.
@@ -229,15 +229,12 @@ impl GroupReader {
         }
         let publication = &logged.publication;
         let emptied = self.partition.groups.emptied.lock();
-        let matching = emptied.iter().filter(|group| {
-            let requested = RequestedFilter::new(group.as_str());
-            requested.is_ok_and(|one| one.matched().matches(publication.topic.as_str()))
-        });
+        let topic = publication.topic.as_str();
+        let matching = emptied.iter().filter(|group| matches(group, topic));
         let matching: Vec<TopicFilter> = matching.cloned().collect();
         drop(emptied);
         for group in matching {
-            let chosen = self.choose(&group, publication.id, None);
-            if chosen == Some(self.shared.node) && !publisher.has_served(&group) {
+            if self.serves(&group, publication.id, None) && !publisher.has_served(&group) {
                 self.pass_on_for(group, logged, publisher);
             }
         }
@@ -250,9 +247,10 @@ impl GroupReader {
         });
     }
 
-    fn choose(&self, group: &TopicFilter, id: MessageId, by: Option<u8>) -> Option<u8> {
+    fn serves(&self, group: &TopicFilter, id: MessageId, by: Option<u8>) -> bool {
         let known = self.partition.groups.division.read();
-        known.division.choose(group, id, by)
+        let own = self.shared.stream_id();
+        known.division.is_served_by(own, group, id, by)
     }
 
     /// Delivers a publication that a node has passed on, if this node is to serve it.
@@ -263,8 +261,7 @@ impl GroupReader {
         group: &TopicFilter,
         publisher: &mut Publisher,
     ) -> Result<(), OutOfMemory> {
-        let chosen = self.choose(group, logged.publication.id, Some(origin.node));
-        if chosen == Some(self.shared.node) {
+        if self.serves(group, logged.publication.id, Some(origin.node)) {
             publisher.deliver_to_group_only(group, logged)?;
             if !publisher.has_served(group) {
                 self.pass_on_for(group.clone(), logged, publisher);
@@ -283,13 +280,9 @@ impl GroupReader {
         if !has_other && !self.shared.groups.is_moving(&group) {
             return; // There is no member any more.
         }
-        let Some(publication) = self.with_new_id(&logged.publication) else {
+        let now = self.shared.log.store.time_for_ages();
+        let Some(passed_on) = passed_on(logged, group, now) else {
             return;
-        };
-        let passed_on = LoggedPublication {
-            publication: Arc::new(publication),
-            session: logged.session,
-            group: Some(group),
         };
         publisher.add_changes([kept::put(&passed_on)]);
         if has_other {
@@ -302,18 +295,6 @@ impl GroupReader {
     fn has_other(&self, group: &TopicFilter) -> bool {
         let known = self.partition.groups.division.read();
         known.division.has_other(group, self.shared.node)
-    }
-
-    /// The publication under a new id, by which it is kept and sent; `None` if it has expired.
-    fn with_new_id(&self, publication: &Publication) -> Option<Publication> {
-        let now = self.shared.log.store.time_for_ages();
-        let left = publication.expiry_seconds_left(now);
-        let mut copy = publication.clone();
-        copy.id = MessageId::next();
-        if let (Some(left), Some(properties)) = (left, &mut copy.properties) {
-            properties.expiry_seconds = Some(left);
-        }
-        (left != Some(0)).then_some(copy)
     }
 
     /// The deliveries of the batch were submitted: what is passed on is appended after their
@@ -329,7 +310,7 @@ impl GroupReader {
         let passed_on = std::mem::take(&mut self.passed_on);
         self.append(passed_on, stored);
         for logged in std::mem::take(&mut self.waiting) {
-            let id = logged.publication.id;
+            let identity = LogIdentity::of(&logged);
             let stored = stored.cloned();
             if !self
                 .partition
@@ -338,7 +319,11 @@ impl GroupReader {
             {
                 self.broker.note_backbone_drops(1);
                 // If this fails, it is sent after the next start.
-                let _ = self.shared.log.store.submit_deferred([kept::remove(id)]);
+                let _ = self
+                    .shared
+                    .log
+                    .store
+                    .submit_deferred([kept::remove(&identity)]);
             }
         }
         let groups = &self.shared.groups;

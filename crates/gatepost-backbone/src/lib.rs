@@ -56,6 +56,7 @@ mod node_questions;
 mod node_stream;
 mod node_streams;
 mod outgoing;
+mod passing_on;
 mod question_state;
 mod receiving;
 mod records;

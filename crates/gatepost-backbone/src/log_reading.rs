@@ -15,7 +15,7 @@ use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::State;
 use async_nats::jetstream::{Context, Message};
 use futures_util::{FutureExt as _, StreamExt as _};
-use gatepost_broker::{Broker, OutOfMemory, Publisher};
+use gatepost_broker::{Broker, OutOfMemory, PassedOn, Publisher};
 use gatepost_message::Publication;
 use gatepost_store::{StoreChange, StoreError};
 
@@ -23,6 +23,7 @@ use crate::encoding::{BundleOrigin, EncodingError};
 use crate::error::BackboneError;
 use crate::group_reading::GroupReader;
 use crate::log::entry::{self, EntryContent, EntryPublication};
+use crate::log::identity::LogIdentity;
 use crate::log::position::LogPosition;
 use crate::log::{Partition, kept};
 use crate::log_streams::LogStream;
@@ -308,7 +309,7 @@ impl PartitionReader {
         if publication.topic.is_internal() {
             return Ok(());
         }
-        if let Some(group) = &one.logged.group {
+        if let Some(PassedOn { group, .. }) = &one.logged.passed_on {
             self.groups
                 .deliver(origin, &one.logged, group, &mut self.publisher)?;
             self.note_kept(origin, one);
@@ -336,11 +337,14 @@ impl PartitionReader {
 
     /// The log has a publication that this node may keep in the database.
     fn note_kept(&mut self, origin: BundleOrigin, one: &EntryPublication) {
-        let id = one.logged.publication.id;
-        let is_own = origin.node == self.shared.node || self.partition.queue.is_adopted(id);
-        if one.is_kept && is_own {
-            self.publisher.add_changes([kept::remove(id)]);
-            self.partition.queue.found_in_log(id);
+        if !one.is_kept {
+            return;
+        }
+        let identity = LogIdentity::of(&one.logged);
+        let is_own = origin.node == self.shared.node || self.partition.queue.is_adopted(&identity);
+        if is_own {
+            self.publisher.add_changes([kept::remove(&identity)]);
+            self.partition.queue.found_in_log(&identity);
         }
     }
 

@@ -150,9 +150,9 @@ impl PartitionWriter {
             "a publication is larger than the NATS servers take: raise their max_payload");
         let cause = "it is larger than the NATS servers' max_payload";
         self.partition.queue.refuse(cause);
-        if let Some(id) = entry.kept {
+        if let Some(kept) = &entry.kept {
             // If this fails, it is refused again after the next start.
-            let _ = self.shared.log.store.submit_deferred([kept::remove(id)]);
+            let _ = self.shared.log.store.submit_deferred([kept::remove(kept)]);
         }
     }
 

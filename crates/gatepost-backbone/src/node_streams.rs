@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use crate::encoding::EncodingError;
 use crate::error::BackboneError;
+use crate::log::identity::LogIdentity;
 use crate::log::kept;
 use crate::moves::transfer;
 use crate::node_epoch::{EPOCH_SPACE, NodeStreamId};
@@ -70,7 +71,7 @@ fn leave_sessions(shared: &Shared, broker: &Broker) -> Result<(), BackboneError>
         removals.push(transfer::remove(id, claim));
     }
     for one in kept::read(store).map_err(failed)? {
-        removals.push(kept::remove(one.publication.id));
+        removals.push(kept::remove(&LogIdentity::of(&one)));
     }
     shared.moves.forget_all();
     shared.copy.fail();

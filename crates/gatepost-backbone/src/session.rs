@@ -166,9 +166,7 @@ impl ClusterSession {
         let stream = retained_stream::open(shared, &context).await?;
         let directory = Directory::open(&context, &shared.subjects, &shared.settings).await?;
         let adopts = shared.settings.adopts_sessions();
-        if adopts {
-            node_streams::begin_epoch(shared, &context, broker).await?;
-        }
+        node_streams::begin_epoch(shared, &context, broker).await?;
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
         let members = members::join(&context, subjects, &shared.settings, shared.node).await?;

@@ -231,10 +231,13 @@ impl OtherNodes for Shared {
     fn serves_group(&self, group: &TopicFilter, publication: &Publication) -> bool {
         let partition = self.log.partition_of(&publication.topic);
         let known = partition.groups.division.read();
-        let chosen = known.division.choose(group, publication.id, None);
         if publication.qos > Qos::AtMostOnce {
-            return chosen == Some(self.node);
+            let own = self.stream_id();
+            return known
+                .division
+                .is_served_by(own, group, publication.id, None);
         }
+        let chosen = known.division.choose(group, publication.id, None);
         // Without a connection, no other node gets it.
         chosen.is_none_or(|node| node == self.node) || self.outgoing.load().is_none()
     }

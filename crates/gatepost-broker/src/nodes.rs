@@ -32,7 +32,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{StoreChange, Ticket};
 use serde::Serialize;
 use smallvec::{SmallVec, smallvec};
@@ -107,8 +107,18 @@ pub struct LoggedPublication {
     /// The number of the persistent session that published it, which does not receive it under a
     /// subscription with No Local \[MQTT-3.8.3-3\].
     pub session: Option<u64>,
-    /// The shared subscription that it is for alone, `$share/NAME/FILTER`; `None` for all.
-    pub group: Option<TopicFilter>,
+    /// The shared subscription that it is for alone; `None` for all subscriptions.
+    pub passed_on: Option<PassedOn>,
+}
+
+/// The repetition of a publication for one shared subscription alone: the node that was to serve it
+/// has no member any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOn {
+    /// The shared subscription, `$share/NAME/FILTER`.
+    pub group: TopicFilter,
+    /// The id of the publication that the node was to serve.
+    pub original: MessageId,
 }
 
 /// A change of the members of a shared subscription on this server.

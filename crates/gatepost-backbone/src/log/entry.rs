@@ -1,14 +1,15 @@
 //! Entries of the log as bytes: publications of one node, each with the session that sent it.
 //!
 //! An entry has the head of a bundle (`encoding.rs`). Each publication is preceded by the number of
-//! its session (8 bytes, 0 for none), one byte of flags, and the shared subscription that it is
-//! for, if it is for one alone. Other entries are about the members of shared subscriptions
-//! (`group_entry.rs`).
+//! its session (8 bytes, 0 for none), one byte of flags, and, if it is for one shared subscription
+//! alone, that subscription and the id of the publication that it repeats (8 bytes). Other entries
+//! are about the members of shared subscriptions (`group_entry.rs`).
 
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use gatepost_broker::LoggedPublication;
+use gatepost_broker::{LoggedPublication, PassedOn};
+use gatepost_message::MessageId;
 
 use super::group_entry::{self, GroupEntry, IS_ABOUT_GROUPS};
 use crate::encoding::{self, BundleOrigin, EncodingError, Input};
@@ -53,21 +54,20 @@ impl EntryContent {
 
 /// The memory of a publication that waits for the log, about.
 pub(crate) fn weight(logged: &LoggedPublication) -> usize {
-    let group = logged
-        .group
-        .as_ref()
-        .map_or(0, |group| 4 + group.as_str().len());
-    PREFIX_BYTES + group + encoding::bundle_bytes_min(&logged.publication)
+    let passed_on = logged.passed_on.as_ref();
+    let passed_on = passed_on.map_or(0, |one| 12 + one.group.as_str().len());
+    PREFIX_BYTES + passed_on + encoding::bundle_bytes_min(&logged.publication)
 }
 
 /// Appends a publication to an entry that [`encoding::begin`] began.
 pub(crate) fn push(buffer: &mut BytesMut, logged: &LoggedPublication, is_kept: bool) {
     buffer.put_u64(logged.session.unwrap_or(0));
     let kept = if is_kept { IS_KEPT } else { 0 };
-    let for_group = logged.group.as_ref().map_or(0, |_| IS_FOR_GROUP);
+    let for_group = logged.passed_on.as_ref().map_or(0, |_| IS_FOR_GROUP);
     buffer.put_u8(kept | for_group);
-    if let Some(group) = &logged.group {
+    if let Some(PassedOn { group, original }) = &logged.passed_on {
         group_entry::push_group(buffer, group);
+        buffer.put_u64(original.number());
     }
     encoding::push(buffer, &logged.publication);
 }
@@ -87,19 +87,26 @@ pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, EntryContent), Encodin
             return Err(EncodingError::Malformed);
         }
         let is_for_group = flags & IS_FOR_GROUP != 0;
-        let group = is_for_group
-            .then(|| group_entry::read_group(&mut input))
+        let passed_on = is_for_group
+            .then(|| read_passed_on(&mut input))
             .transpose()?;
         publications.push(EntryPublication {
             logged: LoggedPublication {
                 publication: Arc::new(input.publication()?),
                 session: (session != 0).then_some(session),
-                group,
+                passed_on,
             },
             is_kept: flags & IS_KEPT != 0,
         });
     }
     Ok((origin, EntryContent::Publications(publications)))
+}
+
+fn read_passed_on(input: &mut Input) -> Result<PassedOn, EncodingError> {
+    Ok(PassedOn {
+        group: group_entry::read_group(input)?,
+        original: MessageId::from_number(input.u64()?),
+    })
 }
 
 #[cfg(test)]
@@ -109,6 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::node_epoch::NodeStreamId;
 
     const ORIGIN: BundleOrigin = BundleOrigin {
         node: 3,
@@ -130,7 +138,10 @@ mod tests {
         LoggedPublication {
             publication: Arc::new(publication),
             session,
-            group: group.cloned(),
+            passed_on: group.map(|group| PassedOn {
+                group: group.clone(),
+                original: MessageId::from_number(11),
+            }),
         }
     }
 
@@ -158,12 +169,17 @@ mod tests {
         fn a_written_group_entry_reads_back(
             numbers in proptest::collection::vec((any::<u32>(), any::<u32>()), 0..4),
             gone in proptest::collection::vec(any::<u8>(), 0..4),
+            epoch: u64,
         ) {
             let group = group("$share/g/a");
             let of_group = |(connected, all)| (group.clone(), GroupMembers { connected, all });
             for entry in [
-                GroupEntry::Members(numbers.into_iter().map(of_group).collect()),
+                GroupEntry::Members {
+                    epoch,
+                    members: numbers.into_iter().map(of_group).collect(),
+                },
                 GroupEntry::Gone(gone),
+                GroupEntry::Adopted(NodeStreamId { node: 3, epoch }),
                 GroupEntry::Restart,
             ] {
                 let content = EntryContent::Groups(entry.clone());

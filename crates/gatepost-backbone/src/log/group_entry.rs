@@ -9,6 +9,7 @@ use gatepost_broker::GroupMembers;
 use gatepost_message::TopicFilter;
 
 use crate::encoding::{self, BundleOrigin, EncodingError, Input};
+use crate::node_epoch::NodeStreamId;
 
 /// The flag in the place of the flags of a publication.
 pub(super) const IS_ABOUT_GROUPS: u8 = 4;
@@ -16,14 +17,22 @@ pub(super) const IS_ABOUT_GROUPS: u8 = 4;
 const MEMBERS: u8 = 1;
 const GONE: u8 = 2;
 const RESTART: u8 = 3;
+const ADOPTED: u8 = 4;
 
 /// An entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GroupEntry {
     /// The members that the node of the entry has of these shared subscriptions, which may be none.
-    Members(Vec<(TopicFilter, GroupMembers)>),
+    Members {
+        /// The epoch of the node.
+        epoch: u64,
+        members: Vec<(TopicFilter, GroupMembers)>,
+    },
     /// Nodes that are not running, or not part of the cluster.
     Gone(Vec<u8>),
+    /// Another node has adopted the sessions of this node in this epoch. The members that the node
+    /// had then do not count after the entry; what they were to get before it is passed on.
+    Adopted(NodeStreamId),
     /// No node knows the division. It begins again, and each node appends its members.
     Restart,
 }
@@ -35,9 +44,10 @@ impl GroupEntry {
         buffer.put_u64(0);
         buffer.put_u8(IS_ABOUT_GROUPS);
         match self {
-            Self::Members(all) => {
+            Self::Members { epoch, members } => {
                 buffer.put_u8(MEMBERS);
-                for (group, members) in all {
+                buffer.put_u64(*epoch);
+                for (group, members) in members {
                     push_group(&mut buffer, group);
                     push_members(&mut buffer, *members);
                 }
@@ -45,6 +55,11 @@ impl GroupEntry {
             Self::Gone(nodes) => {
                 buffer.put_u8(GONE);
                 buffer.put_slice(nodes);
+            }
+            Self::Adopted(NodeStreamId { node, epoch }) => {
+                buffer.put_u8(ADOPTED);
+                buffer.put_u8(*node);
+                buffer.put_u64(*epoch);
             }
             Self::Restart => buffer.put_u8(RESTART),
         }
@@ -55,15 +70,20 @@ impl GroupEntry {
     pub(super) fn read(mut input: Input) -> Result<Self, EncodingError> {
         match input.u8()? {
             MEMBERS => {
-                let mut all = Vec::new();
+                let epoch = input.u64()?;
+                let mut members = Vec::new();
                 while !input.is_empty() {
                     let group = read_group(&mut input)?;
-                    all.push((group, read_members(&mut input)?));
+                    members.push((group, read_members(&mut input)?));
                 }
-                Ok(Self::Members(all))
+                Ok(Self::Members { epoch, members })
             }
             GONE => Ok(Self::Gone(input.rest().to_vec())),
             RESTART => Ok(Self::Restart),
+            ADOPTED => Ok(Self::Adopted(NodeStreamId {
+                node: input.u8()?,
+                epoch: input.u64()?,
+            })),
             _ => Err(EncodingError::Malformed),
         }
     }

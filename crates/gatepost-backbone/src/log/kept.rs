@@ -5,22 +5,16 @@
 //! the commit of the position after it. So after a crash at any moment it is in the log, or it is
 //! here.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use gatepost_broker::LoggedPublication;
-use gatepost_message::MessageId;
 use gatepost_store::{Store, StoreChange, StoreError};
 
 use super::entry;
+use super::identity::LogIdentity;
 use crate::encoding;
 
-/// The key space of these records; keys are the ids of the publications.
+/// The key space of these records; keys are the identities of the publications.
 pub(crate) const KEPT_SPACE: &str = "backbone.kept";
-
-fn key(id: MessageId) -> Bytes {
-    let mut key = BytesMut::new();
-    key.put_u64(id.number());
-    key.freeze()
-}
 
 /// The change that stores a publication.
 pub(crate) fn put(logged: &LoggedPublication) -> StoreChange {
@@ -28,16 +22,16 @@ pub(crate) fn put(logged: &LoggedPublication) -> StoreChange {
     entry::push(&mut value, logged, true);
     StoreChange::PutRecord {
         space: KEPT_SPACE,
-        key: key(logged.publication.id),
+        key: LogIdentity::of(logged).key(),
         value: value.freeze(),
     }
 }
 
 /// The change that removes a publication.
-pub(crate) fn remove(id: MessageId) -> StoreChange {
+pub(crate) fn remove(identity: &LogIdentity) -> StoreChange {
     StoreChange::DeleteRecord {
         space: KEPT_SPACE,
-        key: key(id),
+        key: identity.key(),
     }
 }
 
@@ -75,13 +69,13 @@ mod tests {
         let one = LoggedPublication {
             publication: Arc::new(Publication::new(Topic::new("a").expect("a topic"), "x")),
             session: Some(7),
-            group: None,
+            passed_on: None,
         };
         let stored = store.submit([put(&one)]).expect("accepted");
         stored.committed().await.expect("stored");
         assert_eq!(read(&store).expect("read"), std::slice::from_ref(&one));
         let removed = store
-            .submit([remove(one.publication.id)])
+            .submit([remove(&LogIdentity::of(&one))])
             .expect("accepted");
         removed.committed().await.expect("stored");
         assert_eq!(read(&store).expect("read"), []);

@@ -13,7 +13,8 @@
 //! - `position.rs`, `progress.rs`: how far this node has delivered;
 //! - `division/`, `group_entry.rs`, `partition_groups.rs`: shared subscriptions;
 //! - `pause.rs`: pauses of delivery, in which a session joins;
-//! - `kept.rs`: publications in the database until they were read back.
+//! - `kept.rs`: publications in the database until they were read back;
+//! - `identity.rs`: the identity of a publication.
 //!
 //! Invariants:
 //! - The position in a partition is stored together with the deliveries up to it, so after a crash
@@ -27,6 +28,7 @@ mod bounds;
 pub(crate) mod division;
 pub(crate) mod entry;
 pub(crate) mod group_entry;
+pub(crate) mod identity;
 pub(crate) mod kept;
 mod partition;
 pub(crate) mod partition_groups;

@@ -70,8 +70,10 @@ impl PartitionGroups {
         if held.is_empty() {
             return Vec::new();
         }
-        let is_due =
-            |one: &mut HeldPublication| one.logged.group.as_ref().is_none_or(|g| !waits(g));
+        let is_due = |one: &mut HeldPublication| {
+            let passed_on = one.logged.passed_on.as_ref();
+            passed_on.is_none_or(|one| !waits(&one.group))
+        };
         held.extract_if(.., is_due).collect()
     }
 

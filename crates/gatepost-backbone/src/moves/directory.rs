@@ -4,8 +4,8 @@
 //! number of the claim by which the owner got the session, and the earlier owners whose content the
 //! owner may not have yet. A session without a key belongs to the node that creates it.
 //!
-//! Each owner is named with its epoch. A node that adopts the sessions of one epoch of a node leaves
-//! those that the node got in a later epoch alone.
+//! Each owner is named with its epoch. A node that adopts the sessions of one epoch of a node
+//! leaves those that the node got in a later epoch alone.
 
 use std::time::Duration;
 

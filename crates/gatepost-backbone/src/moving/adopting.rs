@@ -5,20 +5,18 @@
 //! and joins. Its rows, those deliveries and this node's positions are stored in one commit, so
 //! after a crash of this node the session is here as a whole, or not at all.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::Stream;
-use futures_util::StreamExt as _;
 use gatepost_broker::{ClaimError, LoggedPublication, SessionAbsence, SessionAdoption};
 use gatepost_store::{StoreChange, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use super::MoveContext;
+use super::{MoveContext, log_range};
 use crate::error::BackboneError;
-use crate::log::entry;
+use crate::log::entry::EntryContent;
 use crate::log::position::LogPosition;
 use crate::moves::directory::SessionId;
 use crate::moves::transfer::SessionTransfer;
@@ -267,56 +265,27 @@ async fn read_part(
     from: LogPosition,
     until: &LogPosition,
 ) -> Result<MissedPart, BackboneError> {
-    let failed = |error: String| BackboneError::request("reading the log", error);
-    let info = stream.get_info().await;
-    let state = info.map_err(|error| failed(error.to_string()))?.state;
-    let mut part = MissedPart {
-        first: state.first_sequence,
-        publications: Vec::new(),
-    };
-    // Of a partition that has nothing more, no message would come.
-    if state.messages == 0 || state.first_sequence > until.sequence {
-        part.first = part.first.max(until.sequence + 1);
-        return Ok(part);
-    }
-    let config = OrderedConfig {
-        deliver_policy: DeliverPolicy::ByStartSequence {
-            start_sequence: from.next_sequence(),
-        },
-        ..OrderedConfig::default()
-    };
-    let consumer = stream.create_consumer(config).await;
-    let consumer = consumer.map_err(|error| failed(error.to_string()))?;
-    let messages = consumer.messages().await;
-    let mut messages = messages.map_err(|error| failed(error.to_string()))?;
-    while let Some(message) = messages.next().await {
-        let message = message.map_err(|error| failed(error.to_string()))?;
-        let info = message.info().map_err(|error| failed(error.to_string()))?;
-        let sequence = info.stream_sequence;
-        if sequence < from.next_sequence() {
-            continue;
-        }
-        if sequence <= until.sequence {
-            // What this node could not read, its sessions have not received either.
-            let content = entry::read(message.payload.clone());
-            let publications = content.map_or_else(|_| Vec::new(), |(_, one)| one.publications());
-            for (index, one) in publications.into_iter().enumerate() {
-                // The members of shared subscriptions are served by their nodes.
-                let is_for_all =
-                    one.logged.group.is_none() && !one.logged.publication.topic.is_internal();
-                if until.includes(sequence, index) && is_for_all {
-                    let logged = Arc::new(one.logged);
-                    part.publications.push(MissedPublication {
-                        sequence,
-                        index,
-                        logged,
-                    });
-                }
+    let mut publications = Vec::new();
+    let visit = |sequence, _, content: EntryContent| {
+        for (index, one) in content.publications().into_iter().enumerate() {
+            // The members of shared subscriptions are served by their nodes.
+            let is_for_all =
+                one.logged.passed_on.is_none() && !one.logged.publication.topic.is_internal();
+            if until.includes(sequence, index) && is_for_all {
+                let logged = Arc::new(one.logged);
+                publications.push(MissedPublication {
+                    sequence,
+                    index,
+                    logged,
+                });
             }
         }
-        if sequence >= until.sequence {
-            return Ok(part);
-        }
-    }
-    Err(BackboneError::Lost("the log ended".to_owned()))
+        ControlFlow::Continue(())
+    };
+    let first = from.next_sequence();
+    let end = log_range::read(stream, first, Some(until.sequence), visit).await?;
+    Ok(MissedPart {
+        first: end.first,
+        publications,
+    })
 }

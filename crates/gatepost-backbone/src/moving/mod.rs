@@ -5,12 +5,16 @@
 //! - `releasing.rs`: the earlier owner;
 //! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys;
 //! - `failed_nodes.rs`, `node_replica.rs`, `taking_over.rs`, `log_kept.rs`: the sessions of nodes
-//!   that have failed.
+//!   that have failed;
+//! - `group_shares.rs`: what these nodes were to serve to shared subscriptions;
+//! - `log_range.rs`: reading a part of the log.
 
 mod adopting;
 mod claiming;
 mod failed_nodes;
+mod group_shares;
 mod log_kept;
+mod log_range;
 mod node_replica;
 mod reconciling;
 mod releasing;

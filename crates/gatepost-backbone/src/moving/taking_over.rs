@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::adopting::AdoptionRequest;
 use super::claiming::ClaimMark;
-use super::{MoveContext, log_kept, node_replica};
+use super::{MoveContext, group_shares, log_kept, node_replica};
 use crate::error::BackboneError;
 use crate::log::position::LogPosition;
 use crate::moves::directory::{Ownership, SessionId};
@@ -116,6 +116,12 @@ impl TakeOver {
         };
         context.directory.each(visit).await?;
         log_kept::log_kept(&context, &self.positions, self.replica.kept()).await?;
+        let has_positions = self.replica.positions(context.log.len() as u16).is_some();
+        let shares = if has_positions {
+            group_shares::of(self.stream_id, &self.replica, &self.positions)
+        } else {
+            Vec::new()
+        };
         let Self {
             stream_id,
             is_only,
@@ -155,7 +161,9 @@ impl TakeOver {
             session: Some(session),
             released: Vec::new(),
         }));
-        run_all(&work, all).await
+        let taken = run_all(&work, all).await?;
+        group_shares::pass_on(&work.context, stream_id, shares, &work.positions).await?;
+        Ok(taken)
     }
 }
 

@@ -26,7 +26,7 @@ impl Publisher {
         self.logged.push(LoggedPublication {
             publication: publication.clone(),
             session: None,
-            group: None,
+            passed_on: None,
         });
     }
 

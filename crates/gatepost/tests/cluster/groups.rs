@@ -159,6 +159,51 @@ fn members_of_a_killed_node_get_what_was_theirs_when_it_returns() {
     assert!(!messages(&mut again, "s/y ").is_empty());
 }
 
+#[test]
+fn what_a_failed_node_was_to_serve_goes_to_other_members() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let settings = |number| {
+        format!(
+            "{}backbone.adopt_after = \"500ms\"\n{PLAIN}",
+            nats.settings(number)
+        )
+    };
+    let one = Gateway::start(&settings(1));
+    let folder = tempfile::tempdir().expect("a folder");
+    let two = Gateway::start_in(folder.path(), &settings(2));
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    let mut here = member(&one, "here");
+    let mut there = member(&two, "there");
+    let mut brief = brief_member(&two, "brief");
+    publish_numbers(&one, "s/x", 2, 0..60);
+    await_each_once(&mut [&mut here, &mut there, &mut brief], "s/x ", 60);
+    two.kill();
+    // The node still has two of three members, as far as the log says.
+    publish_numbers(&one, "s/y", 2, 0..200);
+    publish_numbers(&one, "s/z", 1, 0..200);
+    await_some("the shares of the node end", || {
+        let adopted = "the sessions of a failed node are here now";
+        one.log().contains(adopted).then_some(())
+    });
+    await_each_once(&mut [&mut here], "s/y ", 200);
+    await_each_once(&mut [&mut here], "s/z ", 200);
+    // The failed node returns, and serves nothing of this again.
+    let two = Gateway::start_in(folder.path(), &settings(2));
+    await_joined(&two, 1);
+    let mut again = resumed(&two, "there");
+    publish_numbers(&one, "s/w", 2, 0..100);
+    await_each_once(&mut [&mut here, &mut again], "s/w ", 100);
+    await_read(&one);
+    await_read(&two);
+    await_each_once(&mut [&mut here, &mut again], "s/y ", 200);
+    await_each_once(&mut [&mut here, &mut again], "s/z ", 200);
+    assert!(!messages(&mut again, "s/w ").is_empty());
+}
+
 /// A member that leaves after some messages, joins again, and so on.
 fn inconstant_member(gateway: &Gateway) -> Client {
     let script = format!(

@@ -18,13 +18,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use gatepost_broker::LoggedPublication;
-use gatepost_message::MessageId;
 use gatepost_store::{ExternalCommit, StoreError, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::bounds::AppendBounds;
 use super::entry;
+use super::identity::LogIdentity;
 use crate::encoding::{self, BundleOrigin};
 
 /// The length up to which an entry accepts further publications.
@@ -111,8 +111,8 @@ pub(crate) struct LogEntry {
     /// The message id, which the engine stores once.
     pub(crate) id: String,
     pub(crate) bytes: Bytes,
-    /// The id of the publication, if it is kept in the database.
-    pub(crate) kept: Option<MessageId>,
+    /// The identity of the publication, if it is kept in the database.
+    pub(crate) kept: Option<LogIdentity>,
     publications: usize,
     weight: usize,
     pending: Vec<(Arc<PendingAppend>, usize)>,
@@ -122,7 +122,7 @@ pub(crate) struct LogEntry {
 }
 
 impl LogEntry {
-    fn new(id: String, kept: Option<MessageId>, deadline: Option<Instant>) -> Self {
+    fn new(id: String, kept: Option<LogIdentity>, deadline: Option<Instant>) -> Self {
         Self {
             id,
             bytes: Bytes::new(),
@@ -175,9 +175,9 @@ struct QueueState {
     entries: VecDeque<Arc<LogEntry>>,
     /// The publications that an earlier run kept and that were not found in the log, while it is
     /// being read.
-    earlier: Option<BTreeMap<MessageId, LoggedPublication>>,
+    earlier: Option<BTreeMap<LogIdentity, LoggedPublication>>,
     /// Publications of failed nodes that may be in the log already, as an entry of their node.
-    adopted: HashSet<MessageId>,
+    adopted: HashSet<LogIdentity>,
 }
 
 /// The queue of one partition.
@@ -197,7 +197,7 @@ fn unstored(cause: &str) -> StoreError {
 impl AppendQueue {
     /// A queue that begins with the publications that an earlier run kept.
     pub(crate) fn new(earlier: Vec<LoggedPublication>, bounds: Arc<AppendBounds>) -> Self {
-        let earlier = earlier.into_iter().map(|one| (one.publication.id, one));
+        let earlier = earlier.into_iter().map(|one| (LogIdentity::of(&one), one));
         let earlier: BTreeMap<_, _> = earlier.collect();
         Self {
             state: Mutex::new(QueueState {
@@ -221,22 +221,26 @@ impl AppendQueue {
     }
 
     /// A publication that is kept was read back from the log.
-    pub(crate) fn found_in_log(&self, id: MessageId) {
+    pub(crate) fn found_in_log(&self, identity: &LogIdentity) {
         let mut state = self.state.lock();
-        state.adopted.remove(&id);
+        state.adopted.remove(identity);
         if let Some(earlier) = &mut state.earlier {
-            earlier.remove(&id);
+            earlier.remove(identity);
         }
     }
 
     /// Records publications of a failed node that this node keeps from now on.
-    pub(crate) fn adopt(&self, ids: impl IntoIterator<Item = MessageId>) {
-        self.state.lock().adopted.extend(ids);
+    pub(crate) fn adopt(&self, all: impl IntoIterator<Item = LogIdentity>) {
+        self.state.lock().adopted.extend(all);
     }
 
-    /// Whether a publication in an entry of another node is one of a failed node.
-    pub(crate) fn is_adopted(&self, id: MessageId) -> bool {
-        self.state.lock().adopted.contains(&id)
+    /// Whether a publication in an entry of another node is one that this node has adopted from a
+    /// failed one, in this run or an earlier one.
+    pub(crate) fn is_adopted(&self, identity: &LogIdentity) -> bool {
+        let state = self.state.lock();
+        let earlier = state.earlier.as_ref();
+        state.adopted.contains(identity)
+            || earlier.is_some_and(|earlier| earlier.contains_key(identity))
     }
 
     /// Another node has adopted the publications that are kept in the database. Their senders get
@@ -394,9 +398,9 @@ fn form(waiting: &mut VecDeque<Append>, origin: impl FnOnce() -> BundleOrigin) -
     let origin = origin();
     let is_kept = first.deadline.is_none();
     let kept = first.publications.first().filter(|_| is_kept);
-    let kept = kept.map(|one| one.publication.id);
-    let id = match kept {
-        Some(id) => format!("kept-{:x}", id.number()),
+    let kept = kept.map(LogIdentity::of);
+    let id = match &kept {
+        Some(kept) => kept.message_id(),
         None => format!("{}-{:x}-{:x}", origin.node, origin.run, origin.number),
     };
     let mut entry = LogEntry::new(id, kept, first.deadline);

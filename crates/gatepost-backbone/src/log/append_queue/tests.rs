@@ -18,7 +18,7 @@ fn logged(payload: &str) -> LoggedPublication {
     LoggedPublication {
         publication: Arc::new(Publication::new(topic, payload.to_owned())),
         session: None,
-        group: None,
+        passed_on: None,
     }
 }
 
@@ -214,13 +214,13 @@ fn what_an_earlier_run_kept_is_sent_first_unless_it_was_found() {
     let queue = queue(earlier.to_vec());
     append(&queue, &["new"], None);
     assert_eq!(next(&queue), None, "the log is not read yet");
-    queue.found_in_log(earlier[1].publication.id);
+    queue.found_in_log(&LogIdentity::of(&earlier[1]));
     queue.release_earlier();
     let NextEntries::Send(first) = queue.next(1, || ORIGIN) else {
         panic!("the first entry remains");
     };
     let first = &first[0];
-    assert_eq!(first.kept, Some(earlier[0].publication.id));
+    assert_eq!(first.kept, Some(LogIdentity::of(&earlier[0])));
     assert_eq!(
         first.id,
         format!("kept-{:x}", earlier[0].publication.id.number())

@@ -13,6 +13,9 @@
 //! - The database has the division in the same commit as the position.
 //! - While a node has members, some node that has members is chosen for each publication: a node
 //!   that is gone is chosen only if no other has members.
+//! - What a node was chosen for in an epoch is served by that node in this epoch, or, if another
+//!   node adopts the epoch, passed on by that node. The entry of the adoption is the boundary: the
+//!   members of the epoch do not count after it.
 
 mod choice;
 pub(crate) mod rows;
@@ -25,21 +28,25 @@ use gatepost_broker::GroupMembers;
 use gatepost_message::{MessageId, TopicFilter};
 
 use super::group_entry::GroupEntry;
+use crate::node_epoch::NodeStreamId;
 
 /// The part of one node in a shared subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeShare {
     /// The members that it has, at least one.
     pub(crate) members: GroupMembers,
+    /// The epoch in which the node appended them.
+    pub(crate) epoch: u64,
     /// Whether the node is not running, or not part of the cluster.
     pub(crate) is_gone: bool,
 }
 
 impl NodeShare {
     /// The share of a node that runs; `None` without members.
-    pub(crate) fn of(members: GroupMembers) -> Option<Self> {
+    pub(crate) fn of(members: GroupMembers, epoch: u64) -> Option<Self> {
         (members.all > 0).then_some(Self {
             members,
+            epoch,
             is_gone: false,
         })
     }
@@ -54,6 +61,8 @@ pub(crate) enum DivisionChange {
         node: u8,
         share: Option<NodeShare>,
     },
+    /// Another node has adopted the sessions of a node in this epoch.
+    Adopted(NodeStreamId),
     /// All shares end.
     Cleared,
 }
@@ -62,19 +71,27 @@ pub(crate) enum DivisionChange {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupDivision {
     groups: HashMap<TopicFilter, BTreeMap<u8, NodeShare>>,
+    /// The last epoch of each node that another node has adopted. Shares of these epochs no longer
+    /// count.
+    adopted: BTreeMap<u8, u64>,
 }
 
 impl GroupDivision {
     /// Applies an entry of this node, and returns what has changed.
     pub(crate) fn apply(&mut self, node: u8, entry: &GroupEntry) -> Vec<DivisionChange> {
         match entry {
-            GroupEntry::Members(all) => {
-                let shares = all.iter();
-                let changes = shares.map(|(group, members)| {
-                    let (group, share) = (group.clone(), NodeShare::of(*members));
-                    DivisionChange::Share { group, node, share }
-                });
-                changes.inspect(|change| self.change(change)).collect()
+            GroupEntry::Members { epoch, members } => {
+                let mut changes = Vec::new();
+                for (group, members) in members {
+                    if self.is_outdated(group, node, *epoch) {
+                        continue;
+                    }
+                    let (group, share) = (group.clone(), NodeShare::of(*members, *epoch));
+                    let change = DivisionChange::Share { group, node, share };
+                    self.change(&change);
+                    changes.push(change);
+                }
+                changes
             }
             GroupEntry::Gone(nodes) => {
                 let changes = self.gone(nodes);
@@ -83,11 +100,52 @@ impl GroupDivision {
                 }
                 changes
             }
+            GroupEntry::Adopted(adopted) => {
+                let changes = self.adopted(*adopted);
+                for change in &changes {
+                    self.change(change);
+                }
+                changes
+            }
             GroupEntry::Restart => {
-                self.groups.clear();
-                vec![DivisionChange::Cleared]
+                let change = DivisionChange::Cleared;
+                self.change(&change);
+                vec![change]
             }
         }
+    }
+
+    /// Whether members that a node appends in an epoch do not count any more. A node that does not
+    /// know yet that its sessions were adopted may still append some.
+    fn is_outdated(&self, group: &TopicFilter, node: u8, epoch: u64) -> bool {
+        let is_adopted = self.is_adopted(NodeStreamId { node, epoch });
+        is_adopted
+            || self
+                .share(group, node)
+                .is_some_and(|share| share.epoch > epoch)
+    }
+
+    /// Whether the sessions of a node in this epoch were adopted before the position.
+    pub(crate) fn is_adopted(&self, stream: NodeStreamId) -> bool {
+        let adopted = self.adopted.get(&stream.node);
+        adopted.is_some_and(|adopted| *adopted >= stream.epoch)
+    }
+
+    fn adopted(&self, adopted: NodeStreamId) -> Vec<DivisionChange> {
+        if self.is_adopted(adopted) {
+            return Vec::new();
+        }
+        let NodeStreamId { node, epoch } = adopted;
+        let ended = self.groups.iter().filter(|(_, shares)| {
+            let share = shares.get(&node);
+            share.is_some_and(|share| share.epoch <= epoch)
+        });
+        let ended = ended.map(|(group, _)| DivisionChange::Share {
+            group: group.clone(),
+            node,
+            share: None,
+        });
+        ended.chain([DivisionChange::Adopted(adopted)]).collect()
     }
 
     fn gone(&self, nodes: &[u8]) -> Vec<DivisionChange> {
@@ -111,7 +169,10 @@ impl GroupDivision {
     /// Makes a change.
     pub(crate) fn change(&mut self, change: &DivisionChange) {
         match change {
-            DivisionChange::Cleared => self.groups.clear(),
+            DivisionChange::Adopted(NodeStreamId { node, epoch }) => {
+                self.adopted.insert(*node, *epoch);
+            }
+            DivisionChange::Cleared => *self = Self::default(),
             DivisionChange::Share { group, node, share } => {
                 let shares = self.groups.entry(group.clone()).or_default();
                 match share {
@@ -145,10 +206,31 @@ impl GroupDivision {
         })
     }
 
+    /// The epochs that were adopted.
+    pub(crate) fn adoptions(&self) -> impl Iterator<Item = NodeStreamId> {
+        let adopted = self.adopted.iter();
+        adopted.map(|(&node, &epoch)| NodeStreamId { node, epoch })
+    }
+
     /// Whether a node other than this one has members.
     pub(crate) fn has_other(&self, group: &TopicFilter, node: u8) -> bool {
         let shares = self.groups.get(group);
         shares.is_some_and(|shares| shares.keys().any(|other| *other != node))
+    }
+
+    /// Whether this node serves a publication in its present epoch. What it was to serve in an
+    /// earlier one is served by the node that adopts it.
+    pub(crate) fn is_served_by(
+        &self,
+        by: NodeStreamId,
+        group: &TopicFilter,
+        id: MessageId,
+        passed_on_by: Option<u8>,
+    ) -> bool {
+        self.choose(group, id, passed_on_by) == Some(by.node)
+            && self
+                .share(group, by.node)
+                .is_some_and(|share| share.epoch >= by.epoch)
     }
 
     /// The node that serves a publication of this id; `None` if none has members. The node

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 const NODES: u8 = 4;
+const EPOCHS: std::ops::Range<u64> = 1..4;
 
 fn group(number: u8) -> TopicFilter {
     TopicFilter::new(&format!("$share/g{number}/a/#")).expect("a filter")
@@ -22,16 +23,17 @@ fn members() -> impl Strategy<Value = GroupMembers> {
 
 fn entries() -> impl Strategy<Value = (u8, GroupEntry)> {
     let some = prop::collection::vec((0_u8..3, members()), 1..4);
-    let some = some.prop_map(|some| {
+    let some = (EPOCHS, some).prop_map(|(epoch, some)| {
         let some = some.into_iter();
-        GroupEntry::Members(
-            some.map(|(number, members)| (group(number), members))
-                .collect(),
-        )
+        let members = some.map(|(number, members)| (group(number), members));
+        let members = members.collect();
+        GroupEntry::Members { epoch, members }
     });
+    let adopted = (1..=NODES, EPOCHS).prop_map(|(node, epoch)| NodeStreamId { node, epoch });
     let entry = prop_oneof![
         8 => some,
         2 => prop::collection::vec(1..=NODES, 1..3).prop_map(GroupEntry::Gone),
+        1 => adopted.prop_map(GroupEntry::Adopted),
         1 => Just(GroupEntry::Restart),
     ];
     (1..=NODES, entry)
@@ -41,17 +43,30 @@ fn ids() -> impl Iterator<Item = MessageId> {
     (0..50_u64).map(|number| MessageId::from_number(number << 20))
 }
 
-/// The division by its definition: the last word about each node and group.
+/// The division by its definition: the last word about each node and group, in the last epoch of
+/// the node that has one.
 fn expected(log: &[(u8, GroupEntry)]) -> BTreeMap<(TopicFilter, u8), NodeShare> {
-    let mut shares = BTreeMap::new();
+    let mut shares: BTreeMap<(TopicFilter, u8), NodeShare> = BTreeMap::new();
+    let mut adopted = BTreeSet::new();
     for (node, entry) in log {
         match entry {
-            GroupEntry::Members(all) => {
-                for (group, members) in all {
-                    let key = (group.clone(), *node);
-                    shares.remove(&key);
-                    shares.extend(NodeShare::of(*members).map(|share| (key, share)));
+            GroupEntry::Members { epoch, members } => {
+                let is_adopted = |(of, until): &(u8, u64)| of == node && until >= epoch;
+                if adopted.iter().any(is_adopted) {
+                    continue;
                 }
+                for (group, members) in members {
+                    let key = (group.clone(), *node);
+                    if shares.get(&key).is_some_and(|share| share.epoch > *epoch) {
+                        continue;
+                    }
+                    shares.remove(&key);
+                    shares.extend(NodeShare::of(*members, *epoch).map(|share| (key, share)));
+                }
+            }
+            GroupEntry::Adopted(NodeStreamId { node, epoch }) => {
+                adopted.insert((*node, *epoch));
+                shares.retain(|(_, of), share| of != node || share.epoch > *epoch);
             }
             GroupEntry::Gone(nodes) => {
                 let of_gone = shares
@@ -61,7 +76,10 @@ fn expected(log: &[(u8, GroupEntry)]) -> BTreeMap<(TopicFilter, u8), NodeShare> 
                     share.is_gone = true;
                 }
             }
-            GroupEntry::Restart => shares.clear(),
+            GroupEntry::Restart => {
+                shares.clear();
+                adopted.clear();
+            }
         }
     }
     shares
@@ -114,6 +132,13 @@ proptest! {
     }
 }
 
+fn members_of_group_0(members: GroupMembers) -> GroupEntry {
+    GroupEntry::Members {
+        epoch: 1,
+        members: vec![(group(0), members)],
+    }
+}
+
 /// A node that reads the log in steps, stores the division with each position, and crashes.
 struct ReadingNode {
     store: Store,
@@ -159,11 +184,16 @@ impl ReadingNode {
 
     /// The shares as another node gets them.
     fn answer(&self) -> GroupDivision {
-        let mut division = GroupDivision::default();
+        let mut bytes = bytes::BytesMut::new();
+        for adopted in self.division.adoptions() {
+            rows::push_adopted(&mut bytes, adopted);
+        }
         for (group, node, share) in self.division.shares() {
-            let mut bytes = bytes::BytesMut::new();
             rows::push(&mut bytes, group, node, &share);
-            let mut input = crate::encoding::Input::new(bytes.freeze());
+        }
+        let mut input = crate::encoding::Input::new(bytes.freeze());
+        let mut division = GroupDivision::default();
+        while !input.is_empty() {
             division.change(&rows::read_change(&mut input).expect("as written"));
         }
         division
@@ -206,7 +236,7 @@ fn nodes_get_publications_in_proportion_to_their_members() {
     let mut division = GroupDivision::default();
     for (node, connected) in [(1, 1), (2, 3), (3, 0)] {
         let members = GroupMembers { connected, all: 4 };
-        division.apply(node, &GroupEntry::Members(vec![(group(0), members)]));
+        division.apply(node, &members_of_group_0(members));
     }
     let mut counts = BTreeMap::new();
     for number in 0..4_000 {
@@ -228,9 +258,45 @@ fn the_choice_is_the_same_in_every_version() {
             connected: 1,
             all: 1,
         };
-        division.apply(node, &GroupEntry::Members(vec![(group(0), members)]));
+        division.apply(node, &members_of_group_0(members));
     }
     let chosen = |number| division.choose(&group(0), MessageId::from_number(number), None);
     let found: Vec<u8> = (0..8).filter_map(|number| chosen(number << 20)).collect();
     assert_eq!(found, [1, 1, 1, 3, 1, 3, 2, 1]);
+}
+
+#[test]
+fn a_node_serves_what_it_was_chosen_for_in_its_present_epoch() {
+    let mut division = GroupDivision::default();
+    let members = GroupMembers {
+        connected: 1,
+        all: 1,
+    };
+    let (id, earlier) = (
+        MessageId::from_number(0),
+        NodeStreamId { node: 1, epoch: 1 },
+    );
+    let later = NodeStreamId { node: 1, epoch: 2 };
+    let served = |division: &GroupDivision| {
+        [earlier, later].map(|by| division.is_served_by(by, &group(0), id, None))
+    };
+    division.apply(1, &members_of_group_0(members));
+    assert_eq!(
+        served(&division),
+        [true, false],
+        "another node adopts the earlier epoch"
+    );
+    let again = GroupEntry::Members {
+        epoch: 2,
+        members: vec![(group(0), members)],
+    };
+    division.apply(1, &again);
+    assert!(served(&division)[1]);
+    division.apply(2, &GroupEntry::Adopted(earlier));
+    assert!(served(&division)[1], "the later epoch remains");
+    division.apply(1, &members_of_group_0(members));
+    assert!(served(&division)[1], "an entry that was under way");
+    division.apply(2, &GroupEntry::Adopted(later));
+    division.apply(1, &again);
+    assert_eq!(division.choose(&group(0), id, None), None);
 }

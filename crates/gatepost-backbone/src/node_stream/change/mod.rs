@@ -19,13 +19,14 @@ use gatepost_message::{Publication, Qos};
 use gatepost_store::{SessionChange, SessionRow, StoreChange, WillRow};
 
 use crate::encoding::{self, EncodingError, Input};
+use crate::log::division::rows::DIVISION_SPACE;
 use crate::log::kept::KEPT_SPACE;
 use crate::log::position::POSITION_SPACE;
 use crate::moves::transfer::RELEASED_SPACE;
 use crate::session_rows;
 
 /// The key spaces of copied records; the place of each is its number in the stream.
-pub(crate) const SPACES: [&str; 3] = [POSITION_SPACE, KEPT_SPACE, RELEASED_SPACE];
+pub(crate) const SPACES: [&str; 4] = [POSITION_SPACE, KEPT_SPACE, RELEASED_SPACE, DIVISION_SPACE];
 
 const PUT: u8 = 1;
 const END: u8 = 2;

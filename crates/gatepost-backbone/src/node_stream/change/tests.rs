@@ -1,13 +1,14 @@
 //! Changes of all kinds, and tests of their bytes.
 
 use gatepost_broker::LoggedPublication;
-use gatepost_message::TopicFilter;
+use gatepost_message::{MessageId, TopicFilter};
 use gatepost_store::{DeliveryRow, SubscriptionRow};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::log::identity::LogIdentity;
 use crate::log::kept;
 use crate::log::position::LogPosition;
 use crate::moves::directory::SessionId;
@@ -120,12 +121,12 @@ fn session_changes() -> impl Strategy<Value = SessionChange> {
 fn record_changes() -> impl Strategy<Value = StoreChange> {
     let kept = (encoding::tests::publications(), option::of(NUMBERS), 0..4);
     let kept = kept.prop_map(|(mut publication, session, id)| {
-        publication.id = gatepost_message::MessageId::from_number(id as u64);
+        publication.id = MessageId::from_number(id as u64);
         let publication = Arc::new(publication);
         kept::put(&LoggedPublication {
             publication,
             session,
-            group: None,
+            passed_on: None,
         })
     });
     let position = (0_u16..3, any::<[u64; 2]>(), any::<u32>());
@@ -151,7 +152,7 @@ fn record_changes() -> impl Strategy<Value = StoreChange> {
         StoreChange::PutRecord { space, key, value }
     });
     let removed =
-        (0_u64..4).prop_map(|id| kept::remove(gatepost_message::MessageId::from_number(id)));
+        (0_u64..4).prop_map(|id| kept::remove(&LogIdentity::of_id(MessageId::from_number(id))));
     let all_removed = (prop::sample::select(&SPACES[..]), vec(0_u8..2, 0..3));
     let all_removed = all_removed.prop_map(|(space, prefix)| StoreChange::DeleteRecords {
         space,

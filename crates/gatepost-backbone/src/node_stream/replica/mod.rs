@@ -19,6 +19,7 @@ use gatepost_broker::{LoggedPublication, MovedDelivery, MovedSession, SessionNam
 use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{DeliveryRow, SessionChange, SessionRow, StoreChange, SubscriptionRow};
 
+use crate::log::division::rows::{self, DIVISION_SPACE, StoredDivision};
 use crate::log::kept::{self, KEPT_SPACE};
 use crate::log::position::{self, LogPosition, POSITION_SPACE};
 use crate::moves::directory::SessionId;
@@ -163,6 +164,18 @@ impl Replica {
             LogPosition::read_value(value.clone())
         };
         (1..=partitions).map(position).collect()
+    }
+
+    /// The division of shared subscriptions at the position of a partition.
+    pub(crate) fn division(&self, partition: u16) -> StoredDivision {
+        let prefix = rows::prefix(partition);
+        let mut stored = StoredDivision::default();
+        let records = self.records.get(DIVISION_SPACE).into_iter();
+        let records = records.flat_map(|records| records.range(prefix.clone()..));
+        for (key, value) in records.take_while(|(key, _)| key.starts_with(&prefix)) {
+            stored.add(key, value.clone());
+        }
+        stored
     }
 
     /// The publications that the node had not read back from the log, in the order of their ids.

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::node_stream::change;
 use crate::node_stream::change::tests::{changes, copied};
 
 /// The changes with keys that are never used twice, as the broker gives them.
@@ -54,7 +55,7 @@ fn read(store: &Store) -> Result<Replica, StoreError> {
     for change in rows {
         replica.apply(StoreChange::Session(change));
     }
-    for space in [POSITION_SPACE, KEPT_SPACE, RELEASED_SPACE] {
+    for space in change::SPACES {
         store.each_record(space, b"", |key, value| {
             replica.apply(StoreChange::PutRecord { space, key, value });
         })?;
