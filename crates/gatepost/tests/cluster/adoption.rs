@@ -158,6 +158,38 @@ fn exchanges_continue_on_the_adopting_node() {
 }
 
 #[test]
+fn a_completed_packet_identifier_may_be_used_again_on_the_adopting_node() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    let (one, two) = nodes(&nats, &folder);
+    let mut all = kept_session(&two, "all", "q/#", &[]);
+    let publish_at = |gateway: &Gateway, payload: &str| {
+        let address = gateway.address("mqtt");
+        let opened = Connection::open(address, Version::Mqtt311, "careful");
+        let (mut connection, is_present) = opened.expect("accepted");
+        connection.put_publish(&Publish {
+            topic: "q/a".to_owned(),
+            payload: payload.to_owned(),
+            qos: 2,
+            dup: false,
+            packet_id: 77,
+        });
+        assert_eq!(next(&mut connection), Packet::Pubrec(77));
+        connection.put_ack(0x62, 77);
+        assert_eq!(next(&mut connection), Packet::Pubcomp(77));
+        is_present
+    };
+    assert!(!publish_at(&one, "first"));
+    one.kill();
+    await_adopted(&two, 1);
+    assert!(publish_at(&two, "second"));
+    all.await_line("q/a second 2");
+    assert_eq!(messages(&mut all, "q/a"), ["q/a first 2", "q/a second 2"]);
+}
+
+#[test]
 fn the_will_of_a_client_of_a_failed_node_is_published_once() {
     if nats::program().is_none() {
         return;

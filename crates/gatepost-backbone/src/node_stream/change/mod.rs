@@ -71,14 +71,15 @@ pub(crate) fn is_awaited(change: &StoreChange) -> bool {
             SessionChange::Enqueue(row) => row.qos == Qos::ExactlyOnce,
             SessionChange::Dequeue { .. }
             | SessionChange::Message { .. }
-            | SessionChange::ForgetMessage { .. }
-            | SessionChange::Unreceive { .. } => false,
+            | SessionChange::ForgetMessage { .. } => false,
             SessionChange::Put(_)
             | SessionChange::End { .. }
             | SessionChange::Subscribe(_)
             | SessionChange::Unsubscribe { .. }
             | SessionChange::Release { .. }
-            | SessionChange::Receive { .. } => true,
+            | SessionChange::Receive { .. }
+            // After the PUBCOMP, the client may use the packet identifier for another publication.
+            | SessionChange::Unreceive { .. } => true,
         },
         StoreChange::DeleteRecord { space, .. } | StoreChange::DeleteRecords { space, .. } => {
             *space == RELEASED_SPACE

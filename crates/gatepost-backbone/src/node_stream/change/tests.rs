@@ -256,6 +256,10 @@ fn only_what_belongs_to_sessions_is_copied() {
         session: 1,
         sequence: 1,
     });
+    let unreceive = StoreChange::Session(SessionChange::Unreceive {
+        session: 1,
+        packet: 1,
+    });
     let cases = [
         (record("users"), false, false),
         (removal("users"), false, false),
@@ -268,6 +272,7 @@ fn only_what_belongs_to_sessions_is_copied() {
         (delivery(Qos::ExactlyOnce), true, true),
         (end, true, true),
         (dequeue, true, false),
+        (unreceive, true, true),
     ];
     for (change, copied, awaited) in cases {
         let found = (is_copied(&change), is_awaited(&change));
