@@ -46,7 +46,7 @@ fn start(settings: &str, folder: &Path) -> Gateway {
 }
 
 /// Two nodes, the first of which brings the users.
-fn two_nodes(nats: &Nats) -> ([TempDir; 2], Gateway, Gateway) {
+pub(super) fn two_nodes(nats: &Nats) -> ([TempDir; 2], Gateway, Gateway) {
     let folders = [folder_with_users(), folder()];
     let one = start(&nats.settings(1), folders[0].path());
     let two = start(&nats.settings(2), folders[1].path());
@@ -78,7 +78,7 @@ pub(super) fn read(gateway: &Gateway, user: &str, number: usize) -> Vec<u8> {
 }
 
 /// A conversation with a POP3 server.
-struct Pop3(BufReader<TcpStream>);
+pub(super) struct Pop3(BufReader<TcpStream>);
 
 impl Pop3 {
     fn connect(gateway: &Gateway) -> Self {
@@ -109,14 +109,14 @@ impl Pop3 {
     }
 
     /// Logs in to a mailbox with so many mails.
-    fn open(gateway: &Gateway, user: &str, count: usize) -> Self {
+    pub(super) fn open(gateway: &Gateway, user: &str, count: usize) -> Self {
         let (pop3, said) = Self::login(gateway, user);
         assert!(said.starts_with(&format!("+OK {count} messages")), "{said}");
         pop3
     }
 
     /// Ends the session, and with it the mails that are marked.
-    fn quit(mut self) {
+    pub(super) fn quit(mut self) {
         let said = self.send("QUIT");
         assert!(said.starts_with("+OK"), "{said}");
     }

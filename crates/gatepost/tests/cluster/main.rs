@@ -10,6 +10,7 @@ mod faults;
 mod groups;
 mod journal;
 mod log;
+mod mail_freshness;
 mod mail_release;
 mod mailboxes;
 mod moves;
