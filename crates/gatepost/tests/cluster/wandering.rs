@@ -182,7 +182,7 @@ fn await_acknowledged(signals: &Signals, machines: &Machines) {
         assert!(
             Instant::now() < deadline,
             "too little is acknowledged:\n{}",
-            machines.logs()
+            machines.report()
         );
         thread::sleep(Duration::from_millis(1));
     }

@@ -212,7 +212,7 @@ impl Subscriber {
             let got = self.got.get(topic).unwrap_or(&nothing);
             let mut seen = vec![0_u32; publisher.acknowledged.len()];
             let mut last_new = None;
-            for &number in got {
+            for (place, &number) in got.iter().enumerate() {
                 let count = seen
                     .get_mut(number as usize)
                     .expect("a number that was published");
@@ -221,11 +221,17 @@ impl Subscriber {
                     // A publication that MQTT 5 refused comes after those that followed it.
                     assert!(
                         Some(number) > last_new || publisher.version == Version::Mqtt5,
-                        "{name}, {topic}: {number} came after {last_new:?}"
+                        "{name}, {topic}: {number} came after {last_new:?}, in {:?}",
+                        &got[place.saturating_sub(100)..got.len().min(place + 20)]
                     );
                     last_new = Some(number);
                 } else {
-                    assert_eq!(publisher.qos, 1, "{name}, {topic}: {number} came twice");
+                    assert_eq!(
+                        publisher.qos,
+                        1,
+                        "{name}, {topic}: {number} came twice, the second time in {:?}",
+                        &got[place.saturating_sub(100)..got.len().min(place + 20)]
+                    );
                 }
             }
             let lost: Vec<usize> = (0..seen.len())

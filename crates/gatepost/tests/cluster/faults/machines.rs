@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::nats::Nats;
 use crate::network::{Host, Network};
 use crate::support::Gateway;
-use crate::{PLAIN, await_joined_on};
+use crate::{PLAIN, await_joined_on, metrics_on};
 
 /// Sizes of the disks that become full, in megabytes.
 const NATS_DISK: u32 = 256;
@@ -23,6 +23,17 @@ static PIECE: [u8; 1 << 16] = [0; 1 << 16];
 const SETTINGS: &str = "rules.paths = []\nbroker.queue_messages_max = 10000000\n\
     broker.queue_bytes_max = \"1GB\"\nbackbone.partition_levels = 3\n\
     listeners.mqtt.anonymous = \"yes\"\n";
+
+/// The time after which the nodes adopt sessions, if a campaign sets it.
+pub(crate) fn adopt_after() -> Option<String> {
+    let time = std::env::var("GATEPOST_TEST_CLUSTER_ADOPT_AFTER").ok();
+    time.filter(|time| !time.is_empty())
+}
+
+fn adoption() -> String {
+    let setting = |time| format!("backbone.adopt_after = \"{time}\"\n");
+    adopt_after().map(setting).unwrap_or_default()
+}
 
 /// One machine of the cluster, by its place in [`Machines`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +68,7 @@ impl ClusterNode {
             clock: clock_library(&folder),
             host,
             folder,
-            settings: [&cluster, SETTINGS, PLAIN, &bind].concat(),
+            settings: [&cluster, SETTINGS, &adoption(), PLAIN, &bind].concat(),
             gateway: None,
             mqtt: Arc::new(Mutex::new(SocketAddr::from(([127, 0, 0, 1], 1)))),
             _own_folder: own,
@@ -155,10 +166,18 @@ impl Machines {
         }
     }
 
-    /// The logs of the publishers' node and of the NATS servers.
-    pub(crate) fn logs(&self) -> String {
+    /// Metrics of the cluster and logs, for the reader of a failure.
+    pub(crate) fn report(&self) -> String {
+        let of_node = |node: &ClusterNode| {
+            let metrics = metrics_on(&node.host, node.gateway());
+            let metrics = metrics.lines();
+            let of_cluster = metrics.filter(|line| line.starts_with("gatepost_backbone"));
+            let of_cluster: Vec<&str> = of_cluster.collect();
+            of_cluster.join("\n") + "\n" + &node.gateway().log()
+        };
+        let nodes = self.nodes.each_ref().map(of_node);
         let servers = self.servers.each_ref().map(Nats::log);
-        self.nodes[0].gateway().log() + &servers.join("\n")
+        [nodes, servers].concat().join("\n")
     }
 
     pub(crate) fn kill(&mut self, machine: Machine) {
