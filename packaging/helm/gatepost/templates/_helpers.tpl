@@ -67,6 +67,11 @@ monitoring = {{ toJson .monitoring }}
 {{- if .credentialsSecret }}
 credentials = "/etc/gatepost/nats/nats.creds"
 {{- end }}
+replicas = {{ .replicas }}
+partitions = {{ .partitions }}
+{{- with .adoptAfter }}
+adopt_after = {{ . | quote }}
+{{- end }}
 {{- with .settings }}
 {{ . | trimSuffix "\n" }}
 {{- end }}
