@@ -6,11 +6,13 @@ use async_nats::jetstream::{self, Context, stream};
 use async_nats::{Client, Event};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use gatepost_broker::MemberNode;
 use gatepost_tasks::BoxedFuture;
 use serde_json::Value;
 
 use crate::connection::Connection;
 use crate::error::BackboneError;
+use crate::members;
 use crate::membership::{self, NodeRecord};
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
@@ -81,17 +83,28 @@ pub fn check(
     })
 }
 
-/// The nodes of the cluster that are alive.
-pub fn nodes(
-    settings: &BackboneSettings,
-) -> BoxedFuture<'_, Result<Vec<NodeRecord>, BackboneError>> {
+/// The nodes of a cluster.
+#[derive(Debug)]
+pub struct ClusterNodes {
+    /// The nodes that are alive, by number.
+    pub alive: Vec<NodeRecord>,
+    /// The nodes that have joined and are not alive.
+    pub absent: Vec<MemberNode>,
+}
+
+/// The nodes of the cluster.
+pub fn nodes(settings: &BackboneSettings) -> BoxedFuture<'_, Result<ClusterNodes, BackboneError>> {
     Box::pin(async move {
         let connection = Connection::open(settings, "gatepost nodes", 0).await?;
         let context = jetstream::new(connection.client);
-        match membership::existing_bucket(&context, &Subjects::new(&settings.cluster)).await {
-            Some(bucket) => membership::list(&bucket).await,
-            None => Ok(Vec::new()),
-        }
+        let subjects = Subjects::new(&settings.cluster);
+        let alive = match membership::existing_bucket(&context, &subjects).await {
+            Some(bucket) => membership::list(&bucket).await?,
+            None => Vec::new(),
+        };
+        let mut absent = members::list(&context, &subjects).await?;
+        absent.retain(|member| !alive.iter().any(|record| record.node == member.node));
+        Ok(ClusterNodes { alive, absent })
     })
 }
 

@@ -58,9 +58,15 @@ pub(crate) async fn answer(
     mut questions: Subscriber,
 ) -> BackboneError {
     while let Some(question) = questions.next().await {
-        let mut input = Input::new(question.payload);
-        let (Some(reply), Ok(number)) = (question.reply, input.u16()) else {
+        let Some(reply) = question.reply else {
             continue;
+        };
+        let number = match read_question(question.payload) {
+            Ok(number) => number,
+            Err(error) => {
+                shared.note_malformed(error);
+                continue;
+            }
         };
         let partitions = &shared.log.partitions;
         let Some(partition) = partitions.iter().find(|one| one.number == number) else {
@@ -73,6 +79,18 @@ pub(crate) async fn answer(
         }
     }
     BackboneError::Lost("the questions ended".to_owned())
+}
+
+/// A question for the division of a partition.
+pub(crate) fn question(partition: u16) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(3);
+    bytes.put_u8(VERSION);
+    bytes.put_u16(partition);
+    bytes.freeze()
+}
+
+pub(crate) fn read_question(bytes: Bytes) -> Result<u16, EncodingError> {
+    Input::versioned(bytes)?.u16()
 }
 
 /// The answer of this node. Where this runs, all entries up to the position are applied, and none
@@ -187,8 +205,8 @@ async fn ask(
         .as_mut()
         .map_err(|error| failed(error.to_string()))?;
     let subject = shared.subjects.division_questions(node);
-    let question = Bytes::copy_from_slice(&partition.to_be_bytes());
-    let asked = client.publish_with_reply(subject, inbox, question).await;
+    let asked = client.publish_with_reply(subject, inbox, question(partition));
+    let asked = asked.await;
     asked.map_err(|error| failed(error.to_string()))?;
     let whole = async {
         let mut parts = BTreeMap::new();

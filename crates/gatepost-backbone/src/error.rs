@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use async_nats::{ConnectError, ConnectErrorKind};
 
+use crate::encoding::{EncodingError, VERSION};
+
 /// The version of nats-server from which on the backbone works with it.
 pub(crate) const SERVER_VERSION_MIN: (u64, u64) = (2, 15);
 
@@ -102,6 +104,17 @@ pub enum BackboneError {
     /// Another node has adopted the sessions of this one.
     #[error("another node has adopted the sessions of this node, which was not heard")]
     Adopted,
+    /// A later version of Gatepost has written what this node has to read.
+    #[error(
+        "{part} cannot be read further: a later version of Gatepost has written it, with encoding \
+         {version}, and this server knows {VERSION}; update this server"
+    )]
+    Later {
+        /// The part that is not read.
+        part: String,
+        /// The version of the encoding.
+        version: u32,
+    },
     /// The connection ended.
     #[error("the connection to the NATS servers is lost: {0}")]
     Lost(String),
@@ -128,7 +141,22 @@ impl BackboneError {
                 | Self::NotSynchronised(_)
                 | Self::Partitions { .. }
                 | Self::Taken { .. }
+                | Self::Later { .. }
         )
+    }
+
+    /// The error of a part that this version cannot read.
+    pub(crate) fn unreadable(part: &str, error: EncodingError) -> Self {
+        match error {
+            EncodingError::Version(version) => Self::Later {
+                part: part.to_owned(),
+                version,
+            },
+            error => Self::Request {
+                action: "reading what another node has written",
+                cause: format!("{part}: {error}"),
+            },
+        }
     }
 
     /// A failed request.

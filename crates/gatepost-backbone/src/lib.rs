@@ -35,6 +35,8 @@ mod confirmed_changes;
 mod connection;
 mod division_questions;
 mod duplicates;
+#[cfg(test)]
+mod encoded_examples;
 mod encoding;
 mod error;
 mod group_announcing;
@@ -70,9 +72,10 @@ mod settings;
 mod shared;
 mod stream_creation;
 mod subjects;
+mod unreadable;
 
 pub use backbone::{Backbone, RunningBackbone, leave_cluster};
-pub use check::{EngineFinding, EngineFindingKind, check, nodes};
+pub use check::{ClusterNodes, EngineFinding, EngineFindingKind, check, nodes};
 pub use error::BackboneError;
 pub use membership::NodeRecord;
 pub use moves::forget_node;

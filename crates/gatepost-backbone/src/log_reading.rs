@@ -30,6 +30,7 @@ use crate::log_streams::LogStream;
 use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
+use crate::unreadable::READ_AGAIN_EVERY;
 
 /// Entries that are delivered before they are stored.
 const BATCH_MAX: usize = 128;
@@ -67,8 +68,13 @@ pub(crate) async fn read(
             partition: partition.clone(),
             reached: None,
             position_stored: Instant::now(),
+            is_readable: false,
         };
         match reader.run(&stream).await {
+            ReadEnd::Engine(error @ BackboneError::Later { .. }) => {
+                shared.unreadable.note(&partition.description(), &error);
+                tokio::time::sleep(READ_AGAIN_EVERY).await;
+            }
             ReadEnd::Engine(error) => return error,
             ReadEnd::Store(error) => {
                 tracing::warn!(target: "backbone", partition = partition.number, %error,
@@ -87,6 +93,8 @@ struct PartitionReader {
     /// The position after what was delivered and not flushed.
     reached: Option<LogPosition>,
     position_stored: Instant,
+    /// Whether an entry was read.
+    is_readable: bool,
 }
 
 fn failed(error: impl ToString) -> ReadEnd {
@@ -126,6 +134,7 @@ impl PartitionReader {
         let last = info.state.last_sequence;
         let mut is_read = position.next_sequence() > last;
         if is_read {
+            self.note_readable();
             self.partition.queue.release_earlier();
         }
         loop {
@@ -241,13 +250,17 @@ impl PartitionReader {
         let (origin, content) = match entry::read(message.payload.clone()) {
             Ok(read) => read,
             // A later version understands it: nothing is passed over.
-            Err(error @ EncodingError::Version(_)) => return Err(failed(error)),
+            Err(error @ EncodingError::Version(_)) => {
+                let part = format!("entry {sequence} of {}", self.partition.description());
+                return Err(ReadEnd::Engine(BackboneError::unreadable(&part, error)));
+            }
             Err(error) => {
                 self.shared.note_malformed(error);
                 self.reached = Some(end);
                 return Ok(());
             }
         };
+        self.note_readable();
         let publications = match content {
             EntryContent::Publications(publications) => publications,
             EntryContent::Groups(entry) => {
@@ -275,6 +288,13 @@ impl PartitionReader {
         self.groups.reached(stream, sequence, &mut self.publisher);
         self.reached = Some(end);
         Ok(())
+    }
+
+    fn note_readable(&mut self) {
+        if !std::mem::replace(&mut self.is_readable, true) {
+            let part = self.partition.description();
+            self.shared.unreadable.clear(&part);
+        }
     }
 
     /// Entries are missing before the one that was received: the stream has removed them, or they

@@ -9,7 +9,7 @@
 
 use std::future::IntoFuture as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
 use async_nats::header;
@@ -95,7 +95,12 @@ impl PartitionWriter {
             [entry] => self.send(entry, HeaderMap::new()).await?,
             _ => self.send_batch(entries).await?,
         };
-        match acknowledgement.into_future().await {
+        let begun = Instant::now();
+        let acknowledged = acknowledgement.into_future().await;
+        if acknowledged.is_ok() {
+            self.shared.log.note_acknowledged(begun.elapsed());
+        }
+        match acknowledged {
             Ok(_) if self.partition.queue.stored(entries.len()) => {}
             Ok(_) => self.batch_max = BATCH_MAX,
             Err(error) => self.pause(&error).await,

@@ -51,6 +51,9 @@ pub struct NodeRecord {
     /// The epoch of its stream; 0 if it is not known.
     #[serde(default)]
     pub epoch: u64,
+    /// The latest encoding that it reads; 0 if it is not known.
+    #[serde(default)]
+    pub encoding: u8,
 }
 
 /// The key space of the number of the database.
@@ -83,15 +86,19 @@ impl NodeRecord {
             version: String::new(),
             database: 0,
             epoch: 0,
+            encoding: 0,
         }
     }
 
-    /// The stream that it writes.
-    pub(crate) const fn stream_id(&self) -> NodeStreamId {
-        NodeStreamId {
-            node: self.node,
-            epoch: self.epoch,
-        }
+    /// The record of a node. Later versions only add fields.
+    pub(crate) fn read(node: u8, value: &[u8]) -> Self {
+        let record = serde_json::from_slice(value);
+        record.unwrap_or_else(|_| Self::unreadable(node))
+    }
+
+    /// Whether it writes this stream. A node whose record cannot be read may write any of its own.
+    pub(crate) fn writes(&self, id: NodeStreamId) -> bool {
+        id.node == self.node && (id.epoch == self.epoch || self.version.is_empty())
     }
 
     fn holder(&self) -> String {
@@ -110,7 +117,7 @@ impl NodeRecord {
         key_of(self.node)
     }
 
-    fn value(&self) -> Bytes {
+    pub(crate) fn value(&self) -> Bytes {
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 }
@@ -121,6 +128,7 @@ impl From<NodeRecord> for LiveNode {
             node: record.node,
             host: record.host,
             version: record.version,
+            encoding: record.encoding,
             started_unix_ms: record.started_unix_ms,
         }
     }
@@ -299,9 +307,13 @@ pub(crate) async fn list(bucket: &Store) -> Result<Vec<NodeRecord>, BackboneErro
     let keys: Vec<String> = keys.try_collect().await.map_err(|error| failed(&error))?;
     let mut nodes = Vec::new();
     for key in keys {
+        // The other keys are claims to streams.
+        let node = key.strip_prefix("node.");
+        let Some(node) = node.and_then(|number| number.parse().ok()) else {
+            continue;
+        };
         let value = bucket.get(key).await.map_err(|error| failed(&error))?;
-        let record = value.and_then(|value| serde_json::from_slice(&value).ok());
-        nodes.extend(record.map(|record: NodeRecord| record));
+        nodes.extend(value.map(|value| NodeRecord::read(node, &value)));
     }
     nodes.sort_by_key(|record| record.node);
     Ok(nodes)
@@ -335,8 +347,7 @@ impl KnownNodes {
             return;
         };
         if entry.operation == Operation::Put {
-            let record = serde_json::from_slice(&entry.value);
-            self.note_alive(record.unwrap_or_else(|_| NodeRecord::unreadable(node)));
+            self.note_alive(NodeRecord::read(node, &entry.value));
         } else {
             self.heard.lock().remove(&node);
         }

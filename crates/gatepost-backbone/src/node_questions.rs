@@ -194,7 +194,7 @@ async fn is_sent(client: &Client, subject: Subject, piece: Bytes) -> bool {
 
 /// The kind of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PieceKind {
+pub(crate) enum PieceKind {
     /// More pieces follow.
     Part,
     /// The last piece of the answer.
@@ -205,13 +205,13 @@ enum PieceKind {
 
 /// A piece of an answer.
 #[derive(Debug, PartialEq, Eq)]
-struct AnswerPiece {
+pub(crate) struct AnswerPiece {
     kind: PieceKind,
     number: u32,
     bytes: Bytes,
 }
 
-fn read_piece(bytes: Bytes) -> Result<AnswerPiece, EncodingError> {
+pub(crate) fn read_piece(bytes: Bytes) -> Result<AnswerPiece, EncodingError> {
     let mut input = Input::versioned(bytes)?;
     let kind = match input.u8()? {
         0 => PieceKind::Part,
@@ -227,7 +227,10 @@ fn read_piece(bytes: Bytes) -> Result<AnswerPiece, EncodingError> {
 }
 
 /// The pieces of an answer, each of at most so many bytes; at least one.
-fn pieces_of(answer: Result<Bytes, String>, bytes_max: usize) -> impl Iterator<Item = Bytes> {
+pub(crate) fn pieces_of(
+    answer: Result<Bytes, String>,
+    bytes_max: usize,
+) -> impl Iterator<Item = Bytes> {
     let (mut rest, last) = match answer {
         Ok(answer) => (answer, 1),
         Err(reason) => (Bytes::from(reason), 2),
@@ -289,7 +292,7 @@ mod tests {
         newer[0] = VERSION + 1;
         assert_eq!(
             read_piece(newer.into()),
-            Err(EncodingError::Version(VERSION + 1))
+            Err(EncodingError::Version(u32::from(VERSION) + 1))
         );
     }
 }

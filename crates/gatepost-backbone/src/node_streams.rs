@@ -117,7 +117,7 @@ pub(crate) async fn last_message(
 
 /// The error of a message that this version cannot read.
 pub(crate) fn unreadable(error: EncodingError) -> BackboneError {
-    BackboneError::request("reading a node's stream", error)
+    BackboneError::unreadable("a node's stream", error)
 }
 
 /// The stream of this node, which is made if it is not there.

@@ -13,12 +13,13 @@ use gatepost_broker::{Broker, Publisher};
 use gatepost_message::{Publication, Qos, TopicFilter};
 use tokio::sync::watch;
 
-use crate::encoding;
+use crate::encoding::{self, EncodingError};
 use crate::error::BackboneError;
 use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
 use crate::stream_creation::make_stream;
+use crate::unreadable::READ_AGAIN_EVERY;
 
 /// The time for which the removal of a retained message is kept. A node that was disconnected for
 /// longer publishes the message again.
@@ -29,6 +30,8 @@ const SENT_AT_ONCE: usize = 256;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// Without a message for so long the stream counts as read.
 const READ_SILENCE: Duration = Duration::from_secs(3);
+/// The stream's name for operators.
+const DESCRIPTION: &str = "the stream of retained messages";
 
 /// The stream, which is made if it is not there.
 pub(crate) async fn open(shared: &Shared, context: &Context) -> Result<Stream, BackboneError> {
@@ -60,9 +63,15 @@ pub(crate) async fn read(
         broker,
         is_read,
     };
-    match reader.run(&stream).await {
-        Ok(()) => BackboneError::Lost("the retained messages ended".to_owned()),
-        Err(error) => error,
+    loop {
+        match reader.run(&stream).await {
+            Ok(()) => return BackboneError::Lost("the retained messages ended".to_owned()),
+            Err(error @ BackboneError::Later { .. }) => {
+                reader.shared.unreadable.note(DESCRIPTION, &error);
+                tokio::time::sleep(READ_AGAIN_EVERY).await;
+            }
+            Err(error) => return error,
+        }
     }
 }
 
@@ -97,6 +106,7 @@ impl RetainedReader {
         let messages = consumer.messages().await;
         let mut messages = messages.map_err(|error| failed(&error))?;
         if position >= last {
+            self.shared.unreadable.clear(DESCRIPTION);
             self.reach_end();
         }
         loop {
@@ -114,7 +124,7 @@ impl RetainedReader {
             };
             let info = message.info().map_err(|error| failed(&error))?;
             let (sequence, pending) = (info.stream_sequence, info.pending);
-            self.take(&message);
+            self.take(sequence, &message)?;
             self.shared.set_stream_position(sequence);
             if is_reading && (pending == 0 || sequence >= last) {
                 self.reach_end();
@@ -122,11 +132,20 @@ impl RetainedReader {
         }
     }
 
-    fn take(&mut self, message: &jetstream::Message) {
+    fn take(&mut self, sequence: u64, message: &jetstream::Message) -> Result<(), BackboneError> {
         let (origin, publications) = match encoding::read(message.payload.clone()) {
             Ok(read) => read,
-            Err(error) => return self.shared.note_malformed(error),
+            // A node that passed over it would take the topic for one that no node has written.
+            Err(error @ EncodingError::Version(_)) => {
+                let part = format!("message {sequence} of {DESCRIPTION}");
+                return Err(BackboneError::unreadable(&part, error));
+            }
+            Err(error) => {
+                self.shared.note_malformed(error);
+                return Ok(());
+            }
         };
+        self.shared.unreadable.clear(DESCRIPTION);
         for publication in publications {
             if !publication.topic.is_internal() {
                 self.apply(origin.node, publication);
@@ -134,6 +153,7 @@ impl RetainedReader {
         }
         // The stream keeps it, whatever this node's disk does.
         let _ = self.publisher.flush();
+        Ok(())
     }
 
     fn apply(&mut self, node: u8, publication: Publication) {

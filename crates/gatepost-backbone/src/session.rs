@@ -93,6 +93,9 @@ pub(crate) async fn run(
         tracing::warn!(target: "backbone", error = %end,
             "this server is not part of its cluster; it continues alone and tries again");
         shared.leave(&end);
+        if end.is_lasting() {
+            pause = PAUSE_LONGEST;
+        }
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_LONGEST),
             _ = stopping.wait_for(|is_stopping| *is_stopping) => return,

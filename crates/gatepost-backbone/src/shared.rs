@@ -14,7 +14,7 @@ use gatepost_message::{NodeNumber, Publication, Qos, TopicFilter};
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
-use crate::encoding::{BundleOrigin, EncodingError};
+use crate::encoding::{BundleOrigin, EncodingError, VERSION};
 use crate::error::BackboneError;
 use crate::groups::OwnGroups;
 use crate::interest::Interest;
@@ -30,6 +30,7 @@ use crate::records::view::RecordsView;
 use crate::retained::SharedRetained;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
+use crate::unreadable::UnreadableParts;
 
 /// State that the broker's threads and the backbone's share.
 pub(crate) struct Shared {
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     /// Present while there is a connection.
     outgoing: ArcSwapOption<OutgoingQueue>,
     trouble: Mutex<Option<String>>,
+    /// Parts that this version cannot read.
+    pub(crate) unreadable: UnreadableParts,
     bundles: AtomicU64,
     /// The last message of the stream of retained messages that was taken in.
     stream_position: AtomicU64,
@@ -100,6 +103,7 @@ impl Shared {
             questions: QuestionState::new(),
             outgoing: ArcSwapOption::empty(),
             trouble: Mutex::new(Some("it is connecting".to_owned())),
+            unreadable: UnreadableParts::default(),
             bundles: AtomicU64::new(0),
             stream_position: AtomicU64::new(0),
             forwarded: AtomicU64::new(0),
@@ -119,6 +123,7 @@ impl Shared {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             database: self.database,
             epoch: self.epoch(),
+            encoding: VERSION,
         }
     }
 
@@ -296,6 +301,7 @@ impl OtherNodes for Shared {
 
     fn status(&self) -> NodesStatus {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let times = self.log.append_times();
         NodesStatus {
             this: self.record().into(),
             trouble: self.trouble.lock().clone(),
@@ -305,11 +311,20 @@ impl OtherNodes for Shared {
                 .into_iter()
                 .map(LiveNode::from)
                 .collect(),
+            members: self.questions.members.described(),
             forwarded: of(&self.forwarded),
             received: of(&self.received),
             malformed: of(&self.malformed),
+            unreadable: self.unreadable.count() + self.records.unreadable.count(),
+            unreadable_reason: self
+                .unreadable
+                .first()
+                .or_else(|| self.records.unreadable.first()),
             log_waiting: self.log.waiting(),
             log_unread: self.log.unread(),
+            log_refused: self.log.refused(),
+            log_appends: times.count,
+            log_append_time: times.total,
             log_missed: self.log.missed(),
             copy_waiting: self.copy.awaited() as u64,
             sessions_adopted: self.moves.adopted(),

@@ -84,7 +84,7 @@ pub use moved_session::{
 };
 pub use nodes::{
     ClaimError, ClaimWait, GroupChange, GroupMembers, InterestBarrier, LiveNode, LoggedBatch,
-    LoggedPublication, NodesStatus, OtherNodes, OutOfMemory, PassedOn, SessionUse,
+    LoggedPublication, MemberNode, NodesStatus, OtherNodes, OutOfMemory, PassedOn, SessionUse,
 };
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
 pub use reader::{LocalSubscription, ReaderOptions};

@@ -31,6 +31,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{StoreChange, Ticket};
@@ -203,8 +204,21 @@ pub struct LiveNode {
     pub host: String,
     /// Its version.
     pub version: String,
+    /// The latest encoding that it reads of what nodes write for each other; 0 if it is not known.
+    pub encoding: u8,
     /// Unix time of its start, in milliseconds.
     pub started_unix_ms: u64,
+}
+
+/// A node that has joined the cluster, running or not, for operators.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemberNode {
+    /// Its number.
+    pub node: u8,
+    /// The version with which it joined last; empty if it is not known.
+    pub version: String,
+    /// The latest encoding that this version reads; 0 if it is not known.
+    pub encoding: u8,
 }
 
 /// The state of the connection to other nodes.
@@ -216,16 +230,28 @@ pub struct NodesStatus {
     pub trouble: Option<String>,
     /// The other nodes that are alive, by number.
     pub others: Vec<LiveNode>,
+    /// All nodes that have joined the cluster, running or not, by number.
+    pub members: Vec<MemberNode>,
     /// Publications that were sent to the other nodes.
     pub forwarded: u64,
     /// Publications that came from other nodes.
     pub received: u64,
     /// Messages of other nodes that could not be read.
     pub malformed: u64,
+    /// The parts that this node does not read further, because a later version has written them.
+    pub unreadable: u64,
+    /// The reason of the first of these.
+    pub unreadable_reason: Option<String>,
     /// Publications that the log has not acknowledged.
     pub log_waiting: u64,
-    /// Entries of the log that this node has not read.
-    pub log_unread: u64,
+    /// Entries of the log that this node has not read, by partition.
+    pub log_unread: Vec<u64>,
+    /// Publications that the log did not store in time, so that they were refused.
+    pub log_refused: u64,
+    /// Acknowledgements of the log.
+    pub log_appends: u64,
+    /// The time that these have taken together.
+    pub log_append_time: Duration,
     /// Entries that the log had removed before this node, or a session that came to it, received
     /// them.
     pub log_missed: u64,

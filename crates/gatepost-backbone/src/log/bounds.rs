@@ -1,6 +1,8 @@
-//! The bounds on publications of this node that wait for the log, in all partitions.
+//! The bounds on publications of this node that wait for the log, in all partitions, and the
+//! figures of appending.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::settings::BackboneSettings;
 
@@ -9,6 +11,18 @@ pub(crate) struct AppendBounds {
     bytes_max: usize,
     messages: AtomicUsize,
     bytes: AtomicUsize,
+    /// Publications that the log did not store in time.
+    refused: AtomicU64,
+    /// Acknowledgements of the log, and the time that they have taken together.
+    acknowledged: AtomicU64,
+    microseconds: AtomicU64,
+}
+
+/// The acknowledgements of the log since the start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AppendTimes {
+    pub(crate) count: u64,
+    pub(crate) total: Duration,
 }
 
 impl AppendBounds {
@@ -18,6 +32,31 @@ impl AppendBounds {
             bytes_max: settings.queue_bytes_max.as_usize(),
             messages: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            microseconds: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn note_refused(&self, publications: usize) {
+        self.refused
+            .fetch_add(publications as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_acknowledged(&self, after: Duration) {
+        let microseconds = after.as_micros() as u64;
+        self.microseconds.fetch_add(microseconds, Ordering::Relaxed);
+        self.acknowledged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn times(&self) -> AppendTimes {
+        AppendTimes {
+            count: self.acknowledged.load(Ordering::Relaxed),
+            total: Duration::from_micros(self.microseconds.load(Ordering::Relaxed)),
         }
     }
 

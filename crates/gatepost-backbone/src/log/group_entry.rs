@@ -1,8 +1,7 @@
 //! Entries of the log about the members of shared subscriptions.
 //!
 //! An entry says what is so from its position on, not what has changed, so it may be appended
-//! again. It begins like one with publications, with a flag that earlier versions refuse: they
-//! count the entry as malformed and pass over it, since they divide nothing.
+//! again. It begins like one with publications, with a flag of its own.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use gatepost_broker::GroupMembers;

@@ -46,7 +46,7 @@ use gatepost_store::{Store, StoreError, Ticket};
 
 use crate::settings::BackboneSettings;
 use append_queue::{Append, AppendQueue, PendingAppend};
-use bounds::AppendBounds;
+use bounds::{AppendBounds, AppendTimes};
 use partition_groups::PartitionGroups;
 use pause::DeliveryPause;
 use position::LogPosition;
@@ -79,6 +79,11 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
+    /// Its name for operators.
+    pub(crate) fn description(&self) -> String {
+        format!("partition {} of the log", self.number)
+    }
+
     pub(crate) fn set_unread(&self, count: u64) {
         self.unread.store(count, Ordering::Relaxed);
     }
@@ -185,10 +190,26 @@ impl Log {
         self.bounds.messages() as u64
     }
 
-    /// Entries that this node has not read.
-    pub(crate) fn unread(&self) -> u64 {
+    /// Publications that the log did not store in time.
+    pub(crate) fn refused(&self) -> u64 {
+        self.bounds.refused()
+    }
+
+    /// The log has acknowledged entries.
+    pub(crate) fn note_acknowledged(&self, after: Duration) {
+        self.bounds.note_acknowledged(after);
+    }
+
+    pub(crate) fn append_times(&self) -> AppendTimes {
+        self.bounds.times()
+    }
+
+    /// Entries that this node has not read, by partition.
+    pub(crate) fn unread(&self) -> Vec<u64> {
         let unread = self.partitions.iter();
-        unread.map(|one| one.unread.load(Ordering::Relaxed)).sum()
+        unread
+            .map(|one| one.unread.load(Ordering::Relaxed))
+            .collect()
     }
 
     /// Entries that the log had removed before this node read them.

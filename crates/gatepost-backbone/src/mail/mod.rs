@@ -21,7 +21,7 @@ mod claim;
 mod current;
 pub(crate) mod following;
 mod joining;
-mod piece;
+pub(crate) mod piece;
 pub(crate) mod position;
 mod reading;
 mod stream;

@@ -20,14 +20,14 @@ const PIECES_MAX: usize = 1_000;
 
 /// A mail in a user's mailbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct MailName {
-    pub(super) user: String,
-    pub(super) id: MessageId,
+pub(crate) struct MailName {
+    pub(crate) user: String,
+    pub(crate) id: MessageId,
 }
 
 /// One message of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MailPiece {
+pub(crate) struct MailPiece {
     name: MailName,
     place: u16,
     /// 0 for a removal.
@@ -38,7 +38,7 @@ pub(super) struct MailPiece {
 impl MailName {
     /// The messages that store the mail, each with at most so many of its bytes; `None` for a mail
     /// that is too long.
-    pub(super) fn pieces(&self, mail: &Bytes, bytes_max: usize) -> Option<Vec<Bytes>> {
+    pub(crate) fn pieces(&self, mail: &Bytes, bytes_max: usize) -> Option<Vec<Bytes>> {
         let bytes_max = bytes_max.max(1);
         let count = mail.len().div_ceil(bytes_max).max(1);
         let count = u16::try_from(count).ok()?;
@@ -54,7 +54,7 @@ impl MailName {
     }
 
     /// The message that says that the mail was removed.
-    pub(super) fn removal(&self) -> Bytes {
+    pub(crate) fn removal(&self) -> Bytes {
         self.encode(0, 0, b"")
     }
 
@@ -74,11 +74,11 @@ impl MailName {
 }
 
 impl MailPiece {
-    pub(super) fn read(mut message: Bytes) -> Result<Self, EncodingError> {
+    pub(crate) fn read(mut message: Bytes) -> Result<Self, EncodingError> {
         match message.first() {
             None => return Err(EncodingError::Truncated),
             Some(&VERSION) => {}
-            Some(&other) => return Err(EncodingError::Version(other)),
+            Some(&other) => return Err(EncodingError::Version(other.into())),
         }
         if message.len() < HEAD_BYTES {
             return Err(EncodingError::Truncated);

@@ -21,6 +21,7 @@ use gatepost_message::MessageId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::encoding::{self, EncodingError};
 use crate::error::BackboneError;
 use crate::node_epoch::NodeStreamId;
 use crate::removed_keys::is_removal;
@@ -154,8 +155,14 @@ impl Ownership {
         owners.any(|owner| owner.node == stream.node && owner.epoch <= stream.epoch)
     }
 
-    fn value(&self) -> Bytes {
-        serde_json::to_vec(self).unwrap_or_default().into()
+    /// The value of a key.
+    pub(crate) fn value(&self) -> Bytes {
+        encoding::json(self)
+    }
+
+    /// Reads the value of a key.
+    pub(crate) fn read(value: &[u8]) -> Result<Self, EncodingError> {
+        encoding::read_json(value)
     }
 }
 
@@ -289,7 +296,7 @@ impl Directory {
         while let Some(message) = messages.next().await {
             let message = message.map_err(failed)?;
             let info = message.info().map_err(failed)?;
-            if let Some((id, ownership)) = self.read_key(&message) {
+            if let Some((id, ownership)) = self.read_key(&message)? {
                 visit(id, ownership, info.stream_sequence);
             }
             if info.pending == 0 {
@@ -300,15 +307,18 @@ impl Directory {
     }
 
     /// A key as it is in the stream; `None` if it was removed.
-    fn read_key(&self, message: &Message) -> Option<(SessionId, Ownership)> {
+    fn read_key(&self, message: &Message) -> Result<Option<(SessionId, Ownership)>, BackboneError> {
         let is_removed = is_removal(message.headers.as_ref());
-        let key = message.subject.strip_prefix(self.0.prefix.as_str())?;
-        let id = SessionId::from_key(key).filter(|_| !is_removed)?;
+        let key = message.subject.strip_prefix(self.0.prefix.as_str());
+        let Some(id) = key.and_then(SessionId::from_key).filter(|_| !is_removed) else {
+            return Ok(None);
+        };
         match read(&message.payload) {
-            Ok(ownership) => Some((id, ownership)),
+            Ok(ownership) => Ok(Some((id, ownership))),
+            Err(error @ BackboneError::Later { .. }) => Err(error),
             Err(error) => {
                 tracing::warn!(target: "backbone", %error, "a key is passed over");
-                None
+                Ok(None)
             }
         }
     }
@@ -319,7 +329,8 @@ fn failed(error: impl ToString) -> BackboneError {
 }
 
 fn read(value: &[u8]) -> Result<Ownership, BackboneError> {
-    serde_json::from_slice(value).map_err(failed)
+    let read = Ownership::read(value);
+    read.map_err(|error| BackboneError::unreadable("the directory of sessions", error))
 }
 
 #[cfg(test)]

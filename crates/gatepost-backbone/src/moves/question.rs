@@ -79,22 +79,20 @@ impl SessionAnswer {
             Self::Piece(bytes) => (3, bytes),
             Self::Removed => (4, &[]),
         };
-        let mut buffer = BytesMut::with_capacity(1 + rest.len());
+        let mut buffer = BytesMut::with_capacity(2 + rest.len());
+        buffer.put_u8(VERSION);
         buffer.put_u8(kind);
         buffer.put_slice(rest);
         buffer.freeze()
     }
 
-    pub(crate) fn read(mut bytes: Bytes) -> Result<Self, EncodingError> {
-        if bytes.is_empty() {
-            return Err(EncodingError::Truncated);
-        }
-        let kind = bytes.split_to(1);
-        match kind[0] {
+    pub(crate) fn read(bytes: Bytes) -> Result<Self, EncodingError> {
+        let mut input = Input::versioned(bytes)?;
+        match input.u8()? {
             0 => Ok(Self::Absent),
             1 => Ok(Self::Busy),
             2 => Ok(Self::Superseded),
-            3 => Ok(Self::Piece(bytes)),
+            3 => Ok(Self::Piece(input.rest())),
             4 => Ok(Self::Removed),
             _ => Err(EncodingError::Malformed),
         }

@@ -48,7 +48,7 @@ pub(crate) fn read_name(input: &mut Input) -> Result<SessionName, EncodingError>
 }
 
 impl SessionTransfer {
-    fn bytes(&self) -> Bytes {
+    pub(crate) fn bytes(&self) -> Bytes {
         let Self { session, positions } = self;
         let mut buffer = BytesMut::new();
         buffer.put_u8(VERSION);

@@ -129,7 +129,13 @@ impl MoveContext {
                 .filter(|received| is_before(received, own))
                 .min_by_key(|received| (received.sequence, received.delivered));
             missed.push(match from {
-                Some(from) => self.read(index, from, own).await?,
+                Some(from) => match self.read(index, from, own).await {
+                    Err(error @ BackboneError::Later { .. }) => {
+                        refuse(batch, &error.to_string());
+                        return Ok(());
+                    }
+                    read => read?,
+                },
                 None => MissedPart::default(),
             });
         }

@@ -15,7 +15,7 @@ use async_nats::jetstream::kv::CreateErrorKind;
 
 use super::{MoveContext, taking_over};
 use crate::error::BackboneError;
-use crate::membership::{NodeRecord, RENEW_EVERY};
+use crate::membership::RENEW_EVERY;
 use crate::node_epoch::NodeStreamId;
 use crate::node_stream::message::MessageKind;
 use crate::node_streams;
@@ -38,12 +38,14 @@ impl AbandonedStreams {
         let shared = &context.shared;
         let all = node_streams::list(&context.engine, &shared.subjects).await?;
         let alive = shared.known_nodes.alive();
-        let mut written: HashSet<NodeStreamId> = alive.iter().map(NodeRecord::stream_id).collect();
-        written.insert(shared.stream_id());
         let mut since = HashMap::new();
-        for id in all.into_iter().filter(|id| !written.contains(id)) {
+        let is_written = |id: &NodeStreamId| {
+            *id == shared.stream_id() || alive.iter().any(|one| one.writes(*id))
+        };
+        for id in all.into_iter().filter(|id| !is_written(id)) {
             if !self.emptied.contains(&id) && is_emptied(context, id).await? {
                 self.emptied.insert(id);
+                shared.unreadable.clear(&description(id));
             }
             if !self.emptied.contains(&id) {
                 let first_seen = self.since.get(&id).copied();
@@ -59,13 +61,18 @@ impl AbandonedStreams {
         Ok(())
     }
 
-    /// The streams that are due, the later epochs of a node first. An earlier epoch waits until the
-    /// later ones of its node are adopted.
-    fn due(&self, adopt_after: Duration) -> Option<NodeStreamId> {
+    /// The stream that is due, the later epochs of a node first. An earlier epoch waits until the
+    /// later ones of its node are adopted. A stream that this version cannot read is left to a node
+    /// of a later one.
+    fn due(
+        &self,
+        adopt_after: Duration,
+        unreadable: &HashSet<NodeStreamId>,
+    ) -> Option<NodeStreamId> {
         let is_due = |since: &Instant| since.elapsed() >= adopt_after;
         let due = self.since.iter().filter(|(_, since)| is_due(since));
         due.map(|(id, _)| *id)
-            .filter(|id| !self.has_later(*id))
+            .filter(|id| !self.has_later(*id) && !unreadable.contains(id))
             .min()
     }
 
@@ -93,13 +100,19 @@ pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> 
             tracing::debug!(target: "backbone", %error, "the nodes' streams are not listed");
             continue;
         }
-        while let Some(id) = streams.due(adopt_after) {
+        let mut unreadable = HashSet::new();
+        while let Some(id) = streams.due(adopt_after, &unreadable) {
             match Box::pin(adopt_node(&context, id, streams.is_only(id))).await {
                 Ok(true) => {
                     streams.since.remove(&id);
+                    context.shared.unreadable.clear(&description(id));
                 }
                 // Another node adopts them.
                 Ok(false) => break,
+                Err(error @ BackboneError::Later { .. }) => {
+                    context.shared.unreadable.note(&description(id), &error);
+                    unreadable.insert(id);
+                }
                 Err(error) => {
                     tracing::warn!(target: "backbone", node = id.node, %error,
                         "the sessions of a failed node are not adopted yet");
@@ -110,7 +123,13 @@ pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> 
     }
 }
 
-/// Whether a stream has nothing but a fence.
+/// The name of a stream for operators.
+fn description(id: NodeStreamId) -> String {
+    format!("the sessions of node {}", id.node)
+}
+
+/// Whether a stream has nothing but a fence. A message of a later version is none that this one
+/// knows.
 async fn is_emptied(context: &MoveContext, id: NodeStreamId) -> Result<bool, BackboneError> {
     let subjects = &context.shared.subjects;
     let Some(stream) = node_streams::find(&context.engine, &subjects.node_stream_name(id)).await?
@@ -120,8 +139,11 @@ async fn is_emptied(context: &MoveContext, id: NodeStreamId) -> Result<bool, Bac
     if stream.cached_info().state.messages > 1 {
         return Ok(false);
     }
-    let last = node_streams::last_message(&stream, &subjects.node_stream(id)).await?;
-    Ok(last.is_some_and(|(_, last)| last.kind == MessageKind::Fence))
+    match node_streams::last_message(&stream, &subjects.node_stream(id)).await {
+        Ok(last) => Ok(last.is_some_and(|(_, last)| last.kind == MessageKind::Fence)),
+        Err(BackboneError::Later { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 async fn delete_stream(context: &MoveContext, id: NodeStreamId) {

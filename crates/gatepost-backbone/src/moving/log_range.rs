@@ -62,7 +62,9 @@ pub(super) async fn read(
             end.next = sequence + 1;
             let is_over = match entry::read(message.payload.clone()) {
                 Ok((origin, content)) => visit(sequence, origin, content).is_break(),
-                Err(error @ EncodingError::Version(_)) => return Err(failed(error)),
+                Err(error @ EncodingError::Version(_)) => {
+                    return Err(BackboneError::unreadable("the log", error));
+                }
                 Err(_) => false,
             };
             if is_over {

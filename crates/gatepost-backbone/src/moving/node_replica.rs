@@ -34,15 +34,18 @@ pub(super) async fn fence(
     let subject = shared.subjects.node_stream(id);
     for _ in 0..FENCE_ATTEMPTS {
         let alive = shared.known_nodes.alive();
-        if alive.iter().any(|record| record.stream_id() == id) {
+        if alive.iter().any(|record| record.writes(id)) {
             return Err(failed("the node is there again"));
         }
+        // First, so that a later message makes the fence fail. It is not the sequence of the last
+        // message if that was removed.
+        let expected = stream.get_info().await.map_err(failed)?.state.last_sequence;
         let last = node_streams::last_message(stream, &subject).await?;
-        let expected = match &last {
-            Some((sequence, last)) if last.kind == MessageKind::Fence => return Ok(*sequence),
-            Some((sequence, _)) => *sequence,
-            None => stream.get_info().await.map_err(failed)?.state.last_sequence,
-        };
+        if let Some((sequence, last)) = &last
+            && last.kind == MessageKind::Fence
+        {
+            return Ok(*sequence);
+        }
         let origin = shared.next_origin();
         let fence = StreamMessage {
             kind: MessageKind::Fence,

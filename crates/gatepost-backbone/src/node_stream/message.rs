@@ -24,7 +24,7 @@ pub(crate) enum MessageKind {
 }
 
 impl MessageKind {
-    const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Begin,
         Self::Changes,
         Self::Part,

@@ -30,7 +30,10 @@ pub(crate) enum EntryError {
     #[error("an entry of the bucket cannot be read: {0}")]
     Malformed(String),
     /// A later version of Gatepost has written it.
-    #[error("an entry of the bucket has version {0}: update this server")]
+    #[error(
+        "an entry of the bucket of users is not in force here: a later version of Gatepost has \
+         written it, with encoding {0}, and this server knows {VERSION}; update this server"
+    )]
     Later(u32),
     /// It has too many bytes.
     #[error(

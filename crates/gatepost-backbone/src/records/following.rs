@@ -9,7 +9,7 @@ use gatepost_store::{SharedEntry, Store, StoreChange, StoreError};
 use tokio::time::MissedTickBehavior;
 
 use super::bucket::{BucketReader, KeyState, RecordBucket};
-use super::entry::{self, EntryRecords, SharedSets};
+use super::entry::{self, EntryError, EntryRecords, SharedSets};
 use super::followed_bucket;
 use super::view::RecordsView;
 use crate::error::BackboneError;
@@ -53,7 +53,7 @@ impl RecordsFollower {
             };
             states.entry(key.clone()).or_insert(gone);
         }
-        let (mut changes, revisions) = differences(&states, &own, view.sets);
+        let (mut changes, revisions) = differences(&states, &own, view);
         if is_new {
             report_replaced(&own, &states, view.sets);
             changes.push(followed_bucket::follow(&identity));
@@ -111,7 +111,7 @@ impl RecordsFollower {
         // Those that were read when the connection began may be read again.
         states.retain(|key, state| state.revision > self.view.revision_of(key));
         let own = entries_of(&self.store, self.view.sets).await?;
-        let (changes, revisions) = differences(&states, &own, self.view.sets);
+        let (changes, revisions) = differences(&states, &own, &self.view);
         store_all(&self.store, changes).await.map_err(not_stored)?;
         self.view.advance(revisions);
         Ok(())
@@ -155,17 +155,23 @@ fn read_entries(
 fn differences(
     states: &BTreeMap<String, KeyState>,
     own: &BTreeMap<String, EntryRecords>,
-    sets: SharedSets,
+    view: &RecordsView,
 ) -> (Vec<StoreChange>, Vec<(String, u64)>) {
     let none = EntryRecords::default();
     let (mut changes, mut revisions) = (Vec::new(), Vec::new());
     for (key, state) in states {
         let records = match &state.value {
             None => Ok(EntryRecords::default()),
-            Some(stored) => EntryRecords::decode(key, stored, sets),
+            Some(stored) => EntryRecords::decode(key, stored, view.sets),
         };
         match records {
-            Ok(records) => changes.extend(records.changes_from(own.get(key).unwrap_or(&none))),
+            Ok(records) => {
+                view.unreadable.clear(key);
+                changes.extend(records.changes_from(own.get(key).unwrap_or(&none)));
+            }
+            Err(error @ EntryError::Later(_)) => {
+                view.unreadable.note(key, &error);
+            }
             Err(error) => {
                 tracing::error!(target: "backbone", key, %error, "an entry stays as it was here");
             }

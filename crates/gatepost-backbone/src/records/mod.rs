@@ -12,7 +12,7 @@
 
 pub(crate) mod bucket;
 pub(crate) mod client;
-mod entry;
+pub(crate) mod entry;
 pub(crate) mod followed_bucket;
 pub(crate) mod following;
 pub(crate) mod view;

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::bucket::RecordBucket;
 use super::entry::{self, EntryRecords, SharedSets};
+use crate::unreadable::UnreadableParts;
 
 /// The longest time for which a change that is stored waits until the view has it.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(5);
@@ -27,6 +28,8 @@ pub(crate) struct RecordsView {
     /// Present while there is a connection.
     bucket: ArcSwapOption<RecordBucket>,
     changed: watch::Sender<u64>,
+    /// Entries that a later version of Gatepost has written.
+    pub(crate) unreadable: UnreadableParts,
 }
 
 impl RecordsView {
@@ -38,6 +41,7 @@ impl RecordsView {
             is_complete: AtomicBool::new(is_complete),
             bucket: ArcSwapOption::empty(),
             changed: watch::Sender::new(0),
+            unreadable: UnreadableParts::default(),
         }
     }
 

@@ -17,6 +17,13 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
         nodes.others.len(),
     );
     page.value(
+        gauge(
+            "gatepost_backbone_members",
+            "Nodes that have joined the cluster, running or not, with this one.",
+        ),
+        nodes.members.len(),
+    );
+    page.value(
         counter(
             "gatepost_backbone_forwarded_total",
             "Publications sent to the NATS servers.",
@@ -37,7 +44,19 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
         ),
         nodes.malformed,
     );
-    push_log_and_sessions(page, nodes);
+    page.value(
+        gauge(
+            "gatepost_backbone_unreadable",
+            "Parts of the cluster that this node reads no further until it is upgraded.",
+        ),
+        nodes.unreadable,
+    );
+    push_log(page, nodes);
+    push_sessions(page, nodes);
+    push_mail_and_announcements(page, nodes);
+}
+
+fn push_mail_and_announcements(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     page.value(
         gauge(
             "gatepost_backbone_mail_bytes",
@@ -68,7 +87,7 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     );
 }
 
-fn push_log_and_sessions(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
+fn push_log(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     page.value(
         gauge(
             "gatepost_backbone_log_waiting",
@@ -81,7 +100,36 @@ fn push_log_and_sessions(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
             "gatepost_backbone_log_unread",
             "Entries of the log that this node has not read.",
         ),
-        nodes.log_unread,
+        nodes.log_unread.iter().sum::<u64>(),
+    );
+    page.by_label(
+        gauge(
+            "gatepost_backbone_partition_unread",
+            "Entries of a partition of the log that this node has not read.",
+        ),
+        "partition",
+        (1_u16..).zip(&nodes.log_unread),
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_log_refused_total",
+            "Publications at QoS 1 and 2 that were refused: the log did not store them in time.",
+        ),
+        nodes.log_refused,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_log_appends_total",
+            "Acknowledgements of the log.",
+        ),
+        nodes.log_appends,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_log_append_seconds_total",
+            "The time that the acknowledgements of the log have taken together.",
+        ),
+        nodes.log_append_time.as_secs_f64(),
     );
     page.value(
         counter(
@@ -91,6 +139,9 @@ fn push_log_and_sessions(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
         ),
         nodes.log_missed,
     );
+}
+
+fn push_sessions(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     page.value(
         gauge(
             "gatepost_backbone_copy_waiting",

@@ -3,7 +3,7 @@
 //! message on `$SYS/gatepost/journal`.
 
 use gatepost_alarms::AlarmStatus;
-use gatepost_broker::{LiveNode, NodesStatus};
+use gatepost_broker::{LiveNode, MemberNode, NodesStatus};
 use gatepost_sinks::SinkStatus;
 use serde::Serialize;
 
@@ -106,6 +106,11 @@ pub struct ClusterState {
     pub trouble: Option<String>,
     /// The nodes that are alive, this one first.
     pub nodes: Vec<LiveNode>,
+    /// The nodes that have joined the cluster and are not alive.
+    pub absent: Vec<MemberNode>,
+    /// The reason why this node does not read a part further, which a later version has written;
+    /// `None` if it reads everything.
+    pub unreadable: Option<String>,
     /// Publications sent to the other nodes since the start.
     pub forwarded: u64,
     /// Publications that came from other nodes since the start.
@@ -125,14 +130,19 @@ pub struct ClusterState {
 impl From<NodesStatus> for ClusterState {
     fn from(status: NodesStatus) -> Self {
         let nodes = std::iter::once(status.this.clone()).chain(status.others);
+        let nodes: Vec<LiveNode> = nodes.collect();
+        let mut absent = status.members;
+        absent.retain(|member| !nodes.iter().any(|node| node.node == member.node));
         Self {
             node: status.this.node,
             trouble: status.trouble,
-            nodes: nodes.collect(),
+            nodes,
+            absent,
+            unreadable: status.unreadable_reason,
             forwarded: status.forwarded,
             received: status.received,
             log_waiting: status.log_waiting,
-            log_unread: status.log_unread,
+            log_unread: status.log_unread.iter().sum(),
             retained_unsent: status.retained_unsent,
             sessions_adopted: status.sessions_adopted,
             sessions_released: status.sessions_released,

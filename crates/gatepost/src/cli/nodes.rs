@@ -10,9 +10,10 @@ use gatepost_settings::Period;
 use super::backbone::{cluster_of, failed};
 use crate::config::ConfigSource;
 
-/// List the servers of the cluster that are alive
+/// List the servers of the cluster
 ///
-/// This asks the NATS servers that the config names.
+/// Those that run, and those that have joined and do not run now. This asks the NATS servers that
+/// the config names.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -25,7 +26,7 @@ Examples:
 pub(super) struct NodesArguments {
     #[command(subcommand)]
     command: Option<NodesCommand>,
-    /// As JSON, one array
+    /// As JSON, one array of those that run
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -85,14 +86,32 @@ fn list(arguments: &NodesArguments) -> ExitCode {
     if arguments.json {
         println!(
             "{}",
-            serde_json::to_string_pretty(&nodes).unwrap_or_default()
+            serde_json::to_string_pretty(&nodes.alive).unwrap_or_default()
         );
         return ExitCode::SUCCESS;
     }
-    for node in &nodes {
-        println!("{}", line(node));
+    let latest = nodes.alive.iter().map(|node| node.encoding).max();
+    for node in &nodes.alive {
+        println!("{}{}", line(node), note(node.encoding, latest));
+    }
+    for node in &nodes.absent {
+        let note = note(node.encoding, latest);
+        println!(
+            "{:<4} {:<24} {:<16} version {:<8}{note}",
+            node.node, "not running", "", node.version
+        );
     }
     ExitCode::SUCCESS
+}
+
+/// The words after a node that does not read what the latest version may write.
+fn note(encoding: u8, latest: Option<u8>) -> String {
+    match latest {
+        Some(latest) if encoding < latest => {
+            format!(", reads encoding {encoding} of {latest}: upgrade it")
+        }
+        _ => String::new(),
+    }
 }
 
 fn line(node: &NodeRecord) -> String {

@@ -6,6 +6,7 @@ mod support;
 mod adoption;
 #[path = "../crash/clients.rs"]
 mod clients;
+mod disaster;
 mod faults;
 mod groups;
 mod journal;
@@ -13,12 +14,14 @@ mod log;
 mod mail_freshness;
 mod mail_release;
 mod mailboxes;
+mod metrics;
 mod moves;
 mod nats;
 mod network;
 mod refusals;
 mod retained;
 mod sparkplug;
+mod upgrade;
 mod users;
 mod wandering;
 #[path = "../crash/wire.rs"]

@@ -55,6 +55,13 @@ fn a_session_follows_its_client_with_what_it_has_missed() {
 
 /// A client that continues its session without a SUBSCRIBE.
 pub(crate) fn resumed(gateway: &Gateway, id: &str) -> Client {
+    let mut client = continuing(gateway, id);
+    client.await_line("present Success");
+    client
+}
+
+/// The same, whether the session is there or not.
+pub(crate) fn continuing(gateway: &Gateway, id: &str) -> Client {
     let script = format!(
         "import paho.mqtt.client as mqtt\n\
          from paho.mqtt.properties import Properties\n\
@@ -74,9 +81,7 @@ pub(crate) fn resumed(gateway: &Gateway, id: &str) -> Client {
         port = gateway.port("mqtt"),
     );
     let packages = format!("PYTHONPATH={}", root().join(".peers/paho-2").display());
-    let mut client = Client::start("env", &[&packages, "python3", "-c", &script]);
-    client.await_line("present Success");
-    client
+    Client::start("env", &[&packages, "python3", "-c", &script])
 }
 
 #[test]

@@ -184,6 +184,11 @@ impl Nats {
         answer.expect("an answer")
     }
 
+    /// Its address for clients.
+    pub(crate) fn url(&self) -> String {
+        format!("nats://{}:{}", self.host.address, self.port)
+    }
+
     pub(crate) fn name(&self) -> String {
         format!("n{}", self.port)
     }

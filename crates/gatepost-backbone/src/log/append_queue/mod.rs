@@ -153,6 +153,9 @@ impl LogEntry {
             for (pending, count) in &self.pending {
                 pending.settle(*count, outcome.clone());
             }
+            if outcome.is_err() {
+                bounds.note_refused(self.publications);
+            }
             bounds.remove(self.publications, self.weight);
         }
     }
@@ -351,6 +354,7 @@ impl AppendQueue {
     fn fail(&self, append: &Append, error: StoreError) {
         let count = append.publications.len();
         append.pending.settle(count, Err(error));
+        self.bounds.note_refused(count);
         self.bounds.remove(count, append.bytes());
     }
 

@@ -11,6 +11,7 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -42,6 +43,8 @@ const UNRECEIVE: u8 = 11;
 const PUT_RECORD: u8 = 12;
 const DELETE_RECORD: u8 = 13;
 const DELETE_RECORDS: u8 = 14;
+/// All tags.
+pub(crate) const TAGS: RangeInclusive<u8> = PUT..=DELETE_RECORDS;
 
 /// The key space of the change, if it is a change of records.
 fn space(change: &StoreChange) -> Option<&'static str> {
@@ -205,6 +208,9 @@ fn push_session(buffer: &mut BytesMut, row: &SessionRow) {
 /// Reads a change.
 pub(crate) fn read(input: &mut Input) -> Result<StoreChange, EncodingError> {
     let tag = input.u8()?;
+    if !TAGS.contains(&tag) {
+        return Err(EncodingError::Malformed);
+    }
     if tag >= PUT_RECORD {
         return read_record_change(tag, input);
     }

@@ -94,6 +94,9 @@ function offerNodes({ node: here, nodes }) {
   }
 }
 
+/** The version of a node, and whether it lacks what a later version may write. */
+const nodeVersion = (node, latest) => (node.version || "unknown") + (node.encoding < latest ? ", older encoding" : "");
+
 function showNodes(now) {
   const cluster = now.cluster;
   $("nodes-card").hidden = !cluster;
@@ -103,13 +106,16 @@ function showNodes(now) {
   const moved = cluster.sessions_adopted + cluster.sessions_released
     ? `; ${number(cluster.sessions_adopted)} sessions came from other nodes, ${number(cluster.sessions_released)} went to them` : "";
   $("nodes-status").textContent = `${number(cluster.forwarded)} messages to other nodes, ${number(cluster.received)} from them${unsent}${moved}`;
+  const latest = Math.max(...cluster.nodes.map((node) => node.encoding));
   fill("nodes", cluster.nodes.map((node) => {
     const isThis = node.node === cluster.node;
     return [cell(element("span", { class: isThis && cluster.trouble ? "dot" : "dot open" }, String(node.node), element("span", { class: "quiet" }, isThis ? " this node" : ""))),
-      cell(element("bdi", {}, node.host)), cell(node.version), cell(node.started_unix_ms ? duration(now.unix_ms - node.started_unix_ms) : "–", "number")];
-  }));
-  $("nodes-trouble").hidden = !cluster.trouble;
-  $("nodes-trouble").textContent = cluster.trouble ? `This node is not part of the cluster: ${cluster.trouble}` : "";
+      cell(element("bdi", {}, node.host)), cell(nodeVersion(node, latest)), cell(node.started_unix_ms ? duration(now.unix_ms - node.started_unix_ms) : "–", "number")];
+  }).concat(cluster.absent.map((node) => [
+    cell(element("span", { class: "dot" }, String(node.node), element("span", { class: "quiet" }, " not running"))),
+    cell("–"), cell(nodeVersion(node, latest)), cell("–", "number")])));
+  $("nodes-trouble").hidden = !cluster.trouble && !cluster.unreadable;
+  $("nodes-trouble").textContent = cluster.trouble ? `This node is not part of the cluster: ${cluster.trouble}` : cluster.unreadable ?? "";
 }
 
 // --- Tables ------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ pub(in crate::http) fn health(
             text.push_str("loading: rules\n");
         }
         let nodes = context.services.broker.nodes_status();
-        if nodes.is_some_and(|nodes| nodes.trouble.is_some()) {
+        if nodes.is_some_and(|nodes| nodes.trouble.is_some() || nodes.unreadable > 0) {
             // The reason names addresses, and needs no login here: the log and /metrics have it.
             text.push_str("degraded: backbone\n");
         }
