@@ -166,18 +166,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn an_answer_reads_back() {
-        let all = [
-            SessionAnswer::Absent,
-            SessionAnswer::Busy,
-            SessionAnswer::Superseded,
-            SessionAnswer::Piece(Bytes::from_static(b"abc")),
-            SessionAnswer::Removed,
-        ];
-        for answer in all {
-            assert_eq!(SessionAnswer::read(answer.bytes()), Ok(answer));
-        }
-    }
 }

@@ -170,11 +170,8 @@ fn served(
         return BTreeSet::new();
     }
     let is_chosen = |group: &&TopicFilter, by| {
-        let chosen = division.choose(group, publication.id, by) == Some(node);
-        chosen
-            && division
-                .share(group, node)
-                .is_some_and(|share| share.epoch <= epoch)
+        let chosen = division.choose_share(group, publication.id, by);
+        chosen.is_some_and(|(chosen, share)| chosen == node && share.epoch <= epoch)
     };
     if let Some(passed_on) = &one.logged.passed_on {
         let group = Some(&passed_on.group).filter(|group| is_chosen(group, Some(origin)));

@@ -97,7 +97,7 @@ fn list(arguments: &NodesArguments) -> ExitCode {
     for node in &nodes.absent {
         let note = note(node.encoding, latest);
         println!(
-            "{:<4} {:<24} {:<16} version {:<8}{note}",
+            "{:<4} {:<24} {:<16} version {}{note}",
             node.node, "not running", "", node.version
         );
     }

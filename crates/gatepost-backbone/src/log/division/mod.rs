@@ -227,10 +227,8 @@ impl GroupDivision {
         id: MessageId,
         passed_on_by: Option<u8>,
     ) -> bool {
-        self.choose(group, id, passed_on_by) == Some(by.node)
-            && self
-                .share(group, by.node)
-                .is_some_and(|share| share.epoch >= by.epoch)
+        let chosen = self.choose_share(group, id, passed_on_by);
+        chosen.is_some_and(|(node, share)| node == by.node && share.epoch >= by.epoch)
     }
 
     /// The node that serves a publication of this id; `None` if none has members. The node
@@ -241,17 +239,23 @@ impl GroupDivision {
         id: MessageId,
         passed_on_by: Option<u8>,
     ) -> Option<u8> {
+        let chosen = self.choose_share(group, id, passed_on_by);
+        chosen.map(|(node, _)| node)
+    }
+
+    /// The node that [`GroupDivision::choose`] chooses, with its share.
+    pub(crate) fn choose_share(
+        &self,
+        group: &TopicFilter,
+        id: MessageId,
+        passed_on_by: Option<u8>,
+    ) -> Option<(u8, NodeShare)> {
         let shares = self.groups.get(group)?;
         let others = shares.iter().map(|(node, share)| (*node, *share));
         let others: choice::NodeCandidates = others
             .filter(|(node, _)| Some(*node) != passed_on_by)
             .collect();
-        let chosen = choice::choose(&others, group, id);
-        chosen.or_else(|| {
-            shares
-                .keys()
-                .copied()
-                .find(|node| Some(*node) == passed_on_by)
-        })
+        let chosen = choice::choose(&others, group, id).or(passed_on_by)?;
+        Some((chosen, *shares.get(&chosen)?))
     }
 }
