@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::network::Host;
@@ -21,9 +22,16 @@ pub(crate) fn program() -> Option<PathBuf> {
     None
 }
 
+/// The program of another version of nats-server, if `GATEPOST_TEST_NATS_OTHER` names one.
+pub(crate) fn other_version() -> Option<PathBuf> {
+    let named = std::env::var_os("GATEPOST_TEST_NATS_OTHER")?;
+    (!named.is_empty()).then(|| named.into())
+}
+
 /// A running server.
 pub(crate) struct Nats {
     child: Child,
+    program: PathBuf,
     config: PathBuf,
     host: Host,
     port: u16,
@@ -67,9 +75,11 @@ impl Nats {
             folder.path().display()
         );
         std::fs::write(&config, text).expect("written");
-        let child = spawn(&config, &host, port);
+        let program = PathBuf::from("nats-server");
+        let child = spawn(&program, &config, &host, port);
         Self {
             child,
+            program,
             config,
             host,
             port,
@@ -149,7 +159,17 @@ impl Nats {
     }
 
     pub(crate) fn start_again(&mut self) {
-        self.child = spawn(&self.config, &self.host, self.port);
+        self.child = spawn(&self.program, &self.config, &self.host, self.port);
+    }
+
+    /// The next start is that of the other version, see [`other_version`].
+    pub(crate) fn change_version(&mut self) {
+        let other = other_version().expect("another version");
+        self.program = if self.program == other {
+            "nats-server".into()
+        } else {
+            other
+        };
     }
 
     /// SIGTERM, and waits for the end.
@@ -166,6 +186,37 @@ impl Nats {
     pub(crate) fn purge(&self, stream: &str) {
         let answer = self.request(&format!("$JS.API.STREAM.PURGE.{stream}"), "");
         assert!(answer.contains("\"success\":true"), "{answer}");
+    }
+
+    /// The streams that have no leader, or a replica that has not got all messages yet.
+    pub(crate) fn incomplete_streams(&self) -> Vec<String> {
+        let names = |answer: &Value, field: &str| -> Vec<Value> {
+            answer[field].as_array().cloned().unwrap_or_default()
+        };
+        let answer = self.request("$JS.API.STREAM.LIST", "");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        if !answer["error"].is_null() {
+            return vec![answer["error"].to_string()];
+        }
+        let without_answer = names(&answer, "missing");
+        let incomplete = names(&answer, "streams").into_iter().filter(|stream| {
+            let of_cluster = &stream["cluster"];
+            let mut replicas = names(of_cluster, "replicas").into_iter();
+            of_cluster["leader"].is_null() || replicas.any(|replica| replica["current"] != true)
+        });
+        let incomplete = incomplete.map(|stream| stream["config"]["name"].clone());
+        let all = without_answer.into_iter().chain(incomplete);
+        all.map(|name| name.to_string()).collect()
+    }
+
+    /// The version that it has at present.
+    pub(crate) fn version(&self) -> String {
+        let connection = TcpStream::connect((&*self.host.address, self.port)).expect("open");
+        let mut greeting = String::new();
+        let read = BufReader::new(connection).read_line(&mut greeting);
+        read.expect("a greeting");
+        let (_, version) = greeting.split_once("\"version\":").expect("a version");
+        version.split('"').nth(1).expect("a text").to_owned()
     }
 
     /// The answer to a request of a client that is no node.
@@ -205,8 +256,9 @@ impl Drop for Nats {
     }
 }
 
-fn spawn(config: &Path, host: &Host, port: u16) -> Child {
-    let words = [host.prefix(), vec!["nats-server".to_owned()]].concat();
+fn spawn(program: &Path, config: &Path, host: &Host, port: u16) -> Child {
+    let program = program.display().to_string();
+    let words = [host.prefix(), vec![program]].concat();
     let child = command(&words[0])
         .args(&words[1..])
         .arg("--config")

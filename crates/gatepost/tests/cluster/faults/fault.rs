@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     Stop(Machine),
     /// The end in order and another start of each NATS server, then of each node, under load.
     RollingRestart,
+    /// The replacement of each NATS server by one of another version, one after the other.
+    NatsUpgrade,
     /// Losses of what the first ones send to the others.
     OneWay(&'static [Machine], &'static [Machine]),
     /// Losses of what they send to each other.
@@ -45,6 +47,9 @@ pub(crate) struct FaultTable {
     /// Faults from which the NATS servers recover late, or that resemble others.
     pub(crate) further: &'static [(Fault, Effect)],
 }
+
+/// The fault that needs another version of nats-server: up in a series, back in the next one.
+pub(crate) const NATS_UPGRADE: (Fault, Effect) = (Fault::NatsUpgrade, Effect::Continue);
 
 const ALL_NODES: &[Machine] = &[Node(0), Node(1), Node(2)];
 const ALL_NATS: &[Machine] = &[Nats(0), Nats(1), Nats(2)];
@@ -127,6 +132,7 @@ impl Fault {
                     machines.await_nodes();
                 }
             }
+            Self::NatsUpgrade => machines.change_nats_version(),
             Self::OneWay(from, to) => cut(machines, from, to),
             Self::Partition(ones, others) => {
                 cut(machines, ones, others);
@@ -156,7 +162,7 @@ impl Fault {
         match self {
             Self::Kill(killed) => killed.iter().for_each(|one| machines.start_again(*one)),
             Self::Stop(machine) => machines.signal(machine, "CONT"),
-            Self::RollingRestart => {}
+            Self::RollingRestart | Self::NatsUpgrade => {}
             Self::OneWay(..) | Self::Partition(..) | Self::ServerAlone(_) => machines.mend_cuts(),
             Self::SlowNetwork(machine) => {
                 let host = machines.host(machine).clone();

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -18,6 +20,8 @@ use crate::{PLAIN, await_joined_on, metrics_on};
 /// Sizes of the disks that become full, in megabytes.
 const NATS_DISK: u32 = 256;
 const NODE_DISK: u32 = 512;
+/// The longest time after a fault until all replicas are complete.
+const REPLICAS_WITHIN: Duration = Duration::from_mins(2);
 /// The pieces by which a disk is filled.
 static PIECE: [u8; 1 << 16] = [0; 1 << 16];
 const SETTINGS: &str = "rules.paths = []\nbroker.queue_messages_max = 10000000\n\
@@ -166,6 +170,25 @@ impl Machines {
         }
     }
 
+    /// Waits until each stream has three complete replicas. A replica that has nothing yet, since
+    /// its server was not reached when the stream was created, does not vote: the stream has no
+    /// leader if one more server fails before.
+    pub(crate) fn await_replicas(&self) {
+        let deadline = Instant::now() + REPLICAS_WITHIN;
+        loop {
+            let incomplete = self.servers[0].incomplete_streams();
+            if incomplete.is_empty() {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "incomplete: {incomplete:?}\n{}",
+                self.report()
+            );
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Metrics of the cluster and logs, for the reader of a failure.
     pub(crate) fn report(&self) -> String {
         let of_node = |node: &ClusterNode| {
@@ -207,6 +230,19 @@ impl Machines {
             Machine::Clients => unreachable!("the clients are this process"),
         }
         self.start_again(machine);
+    }
+
+    /// Replaces each NATS server by one of another version, as an operator does: the next one when
+    /// all replicas are complete.
+    pub(crate) fn change_nats_version(&mut self) {
+        for number in 0..self.servers.len() {
+            let before = self.servers[number].version();
+            self.servers[number].change_version();
+            self.restart(Machine::Nats(number));
+            assert_ne!(self.servers[number].version(), before);
+            self.await_nodes();
+            self.await_replicas();
+        }
     }
 
     pub(crate) fn signal(&self, machine: Machine, name: &str) {

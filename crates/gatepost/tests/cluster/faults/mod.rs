@@ -8,7 +8,8 @@
 //! Some faults happen once with all tests. `GATEPOST_TEST_CLUSTER_ROUNDS=300` runs a campaign of
 //! all faults, or of those whose text begins with `GATEPOST_TEST_CLUSTER_FAULTS`. In two of
 //! three series, a fault lasts until the sessions of a node that it stops are adopted, if
-//! `GATEPOST_TEST_CLUSTER_ADOPT_AFTER=1s` switches adoption on.
+//! `GATEPOST_TEST_CLUSTER_ADOPT_AFTER=1s` switches adoption on. If `GATEPOST_TEST_NATS_OTHER` names
+//! the program of another version of nats-server, one fault of a series replaces the NATS servers.
 
 mod fault;
 pub(crate) mod machines;
@@ -73,7 +74,8 @@ fn chosen(table: &FaultTable) -> (Vec<(Fault, Effect)>, usize) {
     let named = std::env::var("GATEPOST_TEST_CLUSTER_FAULTS").unwrap_or_default();
     let rounds = std::env::var("GATEPOST_TEST_CLUSTER_ROUNDS").ok();
     let further = rounds.as_ref().map_or(&[][..], |_| table.further);
-    let faults = table.always.iter().chain(further);
+    let upgrade = nats::other_version().map(|_| &fault::NATS_UPGRADE);
+    let faults = table.always.iter().chain(further).chain(upgrade);
     let faults = faults.filter(|(fault, _)| format!("{fault:?}").starts_with(&named));
     let faults: Vec<(Fault, Effect)> = faults.copied().collect();
     let rounds = rounds.map_or(faults.len(), |rounds| rounds.parse().expect("a number"));
@@ -289,6 +291,7 @@ impl FaultyCluster {
             }
         });
         self.machines.await_nodes();
+        self.machines.await_replicas();
         recovery
     }
 
