@@ -66,6 +66,14 @@ enum ClaimEnd {
     Engine(BackboneError),
 }
 
+/// No source of a claim has the session.
+enum Absence {
+    /// No node has it. The revision is that of the key without sources.
+    Confirmed(u64),
+    /// The key has had other sources by now, with this revision.
+    OtherSources(Ownership, u64),
+}
+
 impl From<BackboneError> for ClaimEnd {
     fn from(error: BackboneError) -> Self {
         Self::Engine(error)
@@ -130,7 +138,7 @@ impl SessionClaim<'_> {
             self.context.announce_replaced(&self.name, 0).await?;
             return Ok(());
         }
-        let (ownership, revision) = self.write(purpose).await?;
+        let (mut ownership, mut revision) = self.write(purpose).await?;
         shared
             .moves
             .claiming
@@ -142,18 +150,61 @@ impl SessionClaim<'_> {
             announced.await?;
             return Ok(());
         }
-        match self.fetch(&ownership).await? {
-            Some((transfer, of_own)) => self.adopt(&ownership, transfer, of_own).await?,
-            None if purpose == SessionUse::Finish => {
-                self.context.directory.remove(self.id, revision).await;
+        loop {
+            if let Some((transfer, of_own)) = self.fetch(&ownership).await? {
+                self.adopt(&ownership, transfer, of_own).await?;
+                self.clear_sources(&ownership, revision).await;
                 return Ok(());
             }
-            None => {
-                shared.moves.own.lock().insert(self.id, ownership.claim);
+            match self.confirm_absence(&ownership, revision).await? {
+                Absence::Confirmed(confirmed) if purpose == SessionUse::Finish => {
+                    self.context.directory.remove(self.id, confirmed).await;
+                    return Ok(());
+                }
+                Absence::Confirmed(_) => {
+                    shared.moves.own.lock().insert(self.id, ownership.claim);
+                    return Ok(());
+                }
+                Absence::OtherSources(changed, of_change) => {
+                    (ownership, revision) = (changed, of_change);
+                }
             }
         }
-        self.clear_sources(&ownership, revision).await;
-        Ok(())
+    }
+
+    /// Removes the sources, none of which has the session, from the key, if the key has not changed
+    /// since they were asked. A node that adopts the sessions of a source replaces it in the key by
+    /// itself, and then the source has nothing more.
+    async fn confirm_absence(
+        &self,
+        ownership: &Ownership,
+        revision: u64,
+    ) -> Result<Absence, ClaimEnd> {
+        if ownership.sources.is_empty() {
+            return Ok(Absence::Confirmed(revision));
+        }
+        let directory = &self.context.directory;
+        let mut expected = revision;
+        loop {
+            let cleared = ownership.without_sources();
+            if let Some(confirmed) = directory.update(self.id, &cleared, expected).await? {
+                return Ok(Absence::Confirmed(confirmed));
+            }
+            let found = directory.find_at_leader(self.id).await?;
+            let of_this_claim = |found: &Ownership| {
+                found.owner == ownership.owner && found.claim == ownership.claim
+            };
+            let found = found.filter(|(found, _)| of_this_claim(found));
+            let (found, of_key) = found.ok_or(ClaimError::Superseded)?;
+            if found != *ownership {
+                return Ok(Absence::OtherSources(found, of_key));
+            }
+            if Instant::now() >= self.deadline {
+                return Err(ClaimError::NotJoined.into());
+            }
+            expected = of_key;
+            tokio::time::sleep(REPEAT_AFTER).await;
+        }
     }
 
     /// Writes the claim into the directory; returns it with the revision of the key.

@@ -318,3 +318,31 @@ fn what_a_node_gets_in_its_next_epoch_outlives_the_adoption_of_the_last_one() {
     client.await_line("m/x n0 2");
     drop(resumed(&one, "left"));
 }
+
+#[test]
+fn a_session_is_found_when_it_is_adopted_while_another_node_asks_for_it() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (nats, folder) = (Nats::start(""), folder());
+    // The first node adopts, the second one asks the third one.
+    let settings = |number, adopt_after| settings_with(&nats, number, adopt_after);
+    let one = Gateway::start(&settings(1, "2s"));
+    let two = Gateway::start(&settings(2, "1h"));
+    let three = Gateway::start_in(folder.path(), &settings(3, "1h"));
+    for node in [&one, &two, &three] {
+        await_joined(node, 2);
+    }
+    drop(kept_session(&three, "patient", "p/#", &[]));
+    publish(&three, "p/x", "n0", &["-q", "2"]);
+    three.kill();
+    fence(&nats, 3);
+    let three = Gateway::start_in(folder.path(), &settings(3, "1h"));
+    await_joined(&three, 2);
+    let mut client = resumed(&two, "patient");
+    client.await_line("p/x n0 2");
+    assert!(
+        one.log()
+            .contains("the sessions of a failed node are here now")
+    );
+}
