@@ -3,11 +3,15 @@
 //! A node's stream has an epoch in its name. A node whose stream was fenced begins a new epoch, and
 //! so a stream without a fence.
 
-use async_nats::jetstream::Context;
-use async_nats::jetstream::context::GetStreamErrorKind;
+use std::time::Duration;
+
+use async_nats::jetstream::context::{
+    CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind,
+};
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream,
 };
+use async_nats::jetstream::{Context, ErrorCode};
 use gatepost_broker::Broker;
 use gatepost_message::MessageId;
 use gatepost_store::StoreChange;
@@ -22,6 +26,9 @@ use crate::node_epoch::{EPOCH_SPACE, NodeStreamId};
 use crate::node_stream::message::{MessageKind, StreamMessage};
 use crate::shared::Shared;
 use crate::subjects::Subjects;
+
+/// The interval at which a stream with too few replicas gets the others.
+const COMPLETE_EVERY: Duration = Duration::from_secs(2);
 
 /// Makes sure that this node's epoch is one that no other node has ended. Without an epoch, or
 /// after another node has adopted the sessions of the last one, a new epoch begins; then the
@@ -121,25 +128,70 @@ pub(crate) fn unreadable(error: EncodingError) -> BackboneError {
 }
 
 /// The stream of this node, which is made if it is not there.
+///
+/// While a NATS server is away, the stream is made with a majority of the replicas: a new epoch
+/// must not wait for that server. [`complete`] adds the others.
 pub(crate) async fn open(shared: &Shared, context: &Context) -> Result<Stream, BackboneError> {
-    let (subjects, settings) = (&shared.subjects, &shared.settings);
-    let id = shared.stream_id();
-    let name = subjects.node_stream_name(id);
-    let config = Config {
-        name: name.clone(),
+    let all = shared.settings.replicas;
+    let majority = all / 2 + 1;
+    let mut replicas = all;
+    loop {
+        match context.get_or_create_stream(config(shared, replicas)).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) if lacks_servers(&error) && replicas > majority => replicas -= 1,
+            Err(error) => {
+                return Err(BackboneError::Stream {
+                    stream: shared.subjects.node_stream_name(shared.stream_id()),
+                    replicas,
+                    cause: error.to_string(),
+                });
+            }
+        }
+    }
+}
+
+/// Adds the replicas that the stream of this node lacks, as soon as there are servers for them.
+/// Does not end: a stream with too few replicas is no reason to end the connection.
+pub(crate) async fn complete(shared: &Shared, context: &Context) -> BackboneError {
+    let all = usize::from(shared.settings.replicas);
+    let name = shared.subjects.node_stream_name(shared.stream_id());
+    loop {
+        let found = find(context, &name).await;
+        let replicas = found.map(|found| found.map(|one| one.cached_info().config.num_replicas));
+        match replicas {
+            Ok(Some(replicas)) if replicas < all => {
+                let complete = config(shared, shared.settings.replicas);
+                if let Err(error) = context.update_stream(complete).await {
+                    tracing::debug!(target: "backbone", %error, replicas,
+                        "the stream of this node has too few replicas");
+                }
+            }
+            Ok(_) => return std::future::pending().await,
+            Err(error) => {
+                tracing::debug!(target: "backbone", %error, "replicas are not known");
+            }
+        }
+        tokio::time::sleep(COMPLETE_EVERY).await;
+    }
+}
+
+fn config(shared: &Shared, replicas: u8) -> Config {
+    let (id, subjects) = (shared.stream_id(), &shared.subjects);
+    Config {
+        name: subjects.node_stream_name(id),
         description: Some("the sessions of a node of a Gatepost cluster".to_owned()),
         subjects: vec![subjects.node_stream(id)],
         discard: DiscardPolicy::New,
         storage: StorageType::File,
-        num_replicas: usize::from(settings.replicas),
+        num_replicas: usize::from(replicas),
         ..Config::default()
-    };
-    let stream = context.get_or_create_stream(config).await;
-    stream.map_err(|error| BackboneError::Stream {
-        stream: name,
-        replicas: settings.replicas,
-        cause: error.to_string(),
-    })
+    }
+}
+
+fn lacks_servers(error: &CreateStreamError) -> bool {
+    let kind = error.kind();
+    matches!(kind, CreateStreamErrorKind::JetStream(cause)
+        if cause.error_code() == ErrorCode::CLUSTER_NO_PEERS)
 }
 
 /// A page of the names of streams.

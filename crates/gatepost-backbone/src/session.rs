@@ -277,8 +277,7 @@ impl ClusterSession {
         let (nodes, of_node) = (shared.clone(), broker.clone());
         tasks.spawn(moving::run(nodes, of_node, rights.clone(), engine));
         if let Some(stream) = self.own_stream {
-            let context = self.context.clone();
-            tasks.spawn(node_copying::write(shared.clone(), context, stream));
+            copy_sessions(shared, &self.context, stream, &mut tasks);
         }
         // Not before the others: a change of the database may wait for the copy of the sessions.
         let (view, store) = (shared.records.clone(), shared.log.store.clone());
@@ -334,6 +333,18 @@ fn answer_questions(
     tasks.spawn(division_questions::answer(nodes, answering, divisions));
     let (nodes, answering) = (shared.clone(), client.clone());
     tasks.spawn(node_questions::answer(nodes, answering, asked));
+}
+
+/// Copies the sessions of this node into its stream, and adds replicas that the stream lacks.
+fn copy_sessions(
+    shared: &Arc<Shared>,
+    context: &Context,
+    stream: Stream,
+    tasks: &mut ConnectionTasks,
+) {
+    let (owner, context) = (shared.clone(), context.clone());
+    tasks.spawn(node_copying::write(owner.clone(), context.clone(), stream));
+    tasks.spawn(async move { node_streams::complete(&owner, &context).await });
 }
 
 fn mail_follower(shared: &Shared, context: &Context) -> MailFollower {

@@ -319,6 +319,68 @@ fn what_a_node_gets_in_its_next_epoch_outlives_the_adoption_of_the_last_one() {
     drop(resumed(&one, "left"));
 }
 
+/// The name and the number of replicas of a node's present stream.
+fn node_stream(nats: &Nats, node: u8) -> (String, u64) {
+    let answer = nats.request(
+        "$JS.API.STREAM.LIST",
+        &format!("{{\"subject\":\"gp.n.{node}.*\"}}"),
+    );
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    let streams = answer["streams"].as_array().expect("streams").iter();
+    let configs = streams.map(|stream| &stream["config"]);
+    let of_node = configs.map(|config| {
+        let name = config["name"].as_str().expect("a name").to_owned();
+        (name, config["num_replicas"].as_u64().expect("a number"))
+    });
+    of_node.max().expect("a stream")
+}
+
+#[test]
+fn a_new_epoch_does_not_wait_for_a_nats_server_that_is_away() {
+    if nats::program().is_none() {
+        return;
+    }
+    let (mut servers, folder) = (Nats::cluster(), folder());
+    let settings = |number| {
+        let of_all = Nats::settings_of_all(&servers, number);
+        format!("{of_all}backbone.adopt_after = \"1h\"\n{PLAIN}")
+    };
+    let (of_one, of_two) = (settings(1), settings(2));
+    let one = Gateway::start(&of_one);
+    let two = Gateway::start_in(folder.path(), &of_two);
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    two.kill();
+    fence(&servers[0], 2);
+    let before = node_stream(&servers[0], 2);
+    assert_eq!(before.1, 3);
+    servers[2].terminate();
+    // Servers that have not seen the third one since their start place no replica there.
+    for server in &mut servers[..2] {
+        server.kill();
+        server.start_again();
+    }
+    await_joined(&one, 0);
+    let two = Gateway::start_in(folder.path(), &of_two);
+    await_joined(&two, 1);
+    let during = node_stream(&servers[0], 2);
+    assert!(
+        during.0 > before.0 && during.1 == 2,
+        "{before:?} {during:?}"
+    );
+    drop(kept_session(&two, "patient", "p/#", &[]));
+    publish(&one, "p/x", "n0", &["-q", "2"]);
+    servers[2].start_again();
+    await_some("the stream gets its third replica", || {
+        let after = node_stream(&servers[0], 2);
+        (after == (during.0.clone(), 3)).then_some(())
+    });
+    await_some("all replicas are complete", || {
+        servers[0].incomplete_streams().is_empty().then_some(())
+    });
+    resumed(&two, "patient").await_line("p/x n0 2");
+}
+
 #[test]
 fn a_session_is_found_when_it_is_adopted_while_another_node_asks_for_it() {
     if nats::program().is_none() {

@@ -19,6 +19,7 @@ mod moves;
 mod nats;
 mod network;
 mod refusals;
+mod restarts;
 mod retained;
 mod sparkplug;
 mod upgrade;
