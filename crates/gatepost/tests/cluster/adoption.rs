@@ -336,7 +336,7 @@ fn node_stream(nats: &Nats, node: u8) -> (String, u64) {
 }
 
 #[test]
-fn a_new_epoch_does_not_wait_for_a_nats_server_that_is_away() {
+fn a_new_epoch_does_not_wait_for_a_nats_server_that_has_ended() {
     if nats::program().is_none() {
         return;
     }
