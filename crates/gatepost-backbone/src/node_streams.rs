@@ -129,8 +129,8 @@ pub(crate) fn unreadable(error: EncodingError) -> BackboneError {
 
 /// The stream of this node, which is made if it is not there.
 ///
-/// While a NATS server is not running, the stream is made with a majority of the replicas: a new epoch
-/// must not wait for that server. [`complete`] adds the others.
+/// While a NATS server is not running, the stream is made with a majority of the replicas: a new
+/// epoch must not wait for that server. [`complete`] adds the others.
 pub(crate) async fn open(shared: &Shared, context: &Context) -> Result<Stream, BackboneError> {
     let all = shared.settings.replicas;
     let majority = all / 2 + 1;
