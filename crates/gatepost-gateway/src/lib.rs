@@ -42,6 +42,7 @@ pub use mail_payload::MailPayload;
 pub use publication_sink::{OtherDestination, PublicationReceipt, PublicationSink};
 pub use release::ReleaseTargets;
 pub use sender_lists::{
-    MalformedSenderPattern, SENDER_ENTRIES_MAX, SenderListError, SenderListing, SenderPattern,
+    MalformedSenderPattern, SENDER_ENTRIES_MAX, SHARED_SENDER_LISTS, SenderListError,
+    SenderListing, SenderPattern,
 };
 pub use storage_failure::StorageFailure;

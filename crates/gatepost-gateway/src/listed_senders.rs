@@ -23,24 +23,37 @@ impl Gateway {
         lists.change(self.store(), user, entry, listing).await
     }
 
-    /// Removes the lists of senders of users other than these.
-    pub async fn keep_senders_of(&self, is_user: impl Fn(&str) -> bool) -> Result<(), StoreError> {
-        self.sender_lists().keep(self.store(), is_user).await
+    /// The users who have a list of senders.
+    pub fn users_with_senders(&self) -> Vec<String> {
+        self.sender_lists().users()
     }
 
-    /// Follows the changes of allowed senders by other servers of a cluster; runs until dropped.
-    pub async fn follow_allowed_senders(&self) {
+    /// Removes a user's list of senders; returns when that is durable.
+    pub async fn forget_senders_of(&self, user: &str) -> Result<(), StoreError> {
+        self.sender_lists().remove(self.store(), user).await
+    }
+
+    /// Follows the changes of allowed senders and of users' lists by other servers of a cluster;
+    /// runs until dropped.
+    pub async fn follow_senders(&self) {
         let Some(cluster) = self.store().shared_records() else {
             return;
         };
         let mut changes = cluster.changes();
         loop {
-            if let Err(error) = self.allowed().reload(self.store()) {
-                tracing::error!(target: "gateway", %error, "the allowed senders cannot be read");
+            let gateway = self.clone();
+            let reading = tokio::task::spawn_blocking(move || gateway.reload_senders());
+            if let Ok(Err(error)) = reading.await {
+                tracing::error!(target: "gateway", %error, "the listed senders cannot be read");
             }
             if changes.changed().await.is_err() {
                 return;
             }
         }
+    }
+
+    fn reload_senders(&self) -> Result<(), StoreError> {
+        self.allowed().reload(self.store())?;
+        self.sender_lists().reload(self.store())
     }
 }

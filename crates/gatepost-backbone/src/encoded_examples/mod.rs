@@ -371,7 +371,12 @@ fn records(examples: &mut Examples) {
         spaces: &["user"],
         entry_of: |_, _, _| Some("anna".to_owned()),
     };
-    const SETS: SharedSets = &[&SET];
+    static LISTS: SharedSet = SharedSet {
+        name: "sender_list",
+        spaces: &["sender_list"],
+        ..SET
+    };
+    const SETS: SharedSets = &[&SET, &LISTS];
     let mut user = EntryRecords::default();
     user.put(
         "user",
@@ -382,4 +387,10 @@ fn records(examples: &mut Examples) {
     let bytes = user.encode().expect("short enough");
     let read = |bytes: Bytes| EntryRecords::decode("access.anna", &bytes, SETS);
     examples.compare("shared-records", user, &bytes, read);
+    let mut list = EntryRecords::default();
+    let key = Bytes::from_static(b"anna\0*@far.example");
+    list.put("sender_list", key, Bytes::from_static(b"block"));
+    let bytes = list.encode().expect("short enough");
+    let read = |bytes: Bytes| EntryRecords::decode("sender_list.anna", &bytes, SETS);
+    examples.compare("shared-sender-list", list, &bytes, read);
 }

@@ -70,7 +70,7 @@ impl RecordBucket {
         let number = MessageId::next().number().to_string();
         let config = Config {
             name: format!("KV_{bucket}"),
-            description: Some("users, tokens, rules and allowed senders of a cluster".to_owned()),
+            description: Some("users, tokens, rules and listed senders of a cluster".to_owned()),
             subjects: vec![format!("{prefix}>")],
             max_messages_per_subject: 1,
             max_message_size: ENTRY_BYTES_MAX as i32,

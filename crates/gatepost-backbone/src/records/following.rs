@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use gatepost_store::{SharedEntry, Store, StoreChange, StoreError};
+use gatepost_store::{SharedEntry, SharedSet, Store, StoreChange, StoreError};
 use tokio::time::MissedTickBehavior;
 
 use super::bucket::{BucketReader, KeyState, RecordBucket};
@@ -31,7 +31,8 @@ pub(crate) struct RecordsFollower {
 
 impl RecordsFollower {
     /// Makes the database agree with the bucket. Adds the records of a database that follows no
-    /// bucket, or another one, unless the bucket has entries of the same names.
+    /// bucket, or another one, unless the bucket has entries of the same names; also those of a set
+    /// that an earlier version of Gatepost did not share.
     pub(crate) async fn begin(
         view: &Arc<RecordsView>,
         store: &Store,
@@ -41,10 +42,10 @@ impl RecordsFollower {
         let (mut states, reader) = bucket.read().await?;
         store.flush().await;
         let own = entries_of(store, view.sets).await?;
-        let followed = followed_bucket::followed(store).map_err(not_stored)?;
-        let is_new = followed.is_none_or(|followed| followed != identity);
-        if is_new {
-            add(&own, &bucket, &mut states).await?;
+        let new = followed_bucket::new_sets(store, &identity, view.sets).map_err(not_stored)?;
+        // One after the other, in the order that the owner of the sets has chosen.
+        for set in &new {
+            add(&entries_in(set, &own), &bucket, &mut states).await?;
         }
         for key in own.keys() {
             let gone = KeyState {
@@ -54,9 +55,11 @@ impl RecordsFollower {
             states.entry(key.clone()).or_insert(gone);
         }
         let (mut changes, revisions) = differences(&states, &own, view);
-        if is_new {
-            report_replaced(&own, &states, view.sets);
-            changes.push(followed_bucket::follow(&identity));
+        if !new.is_empty() {
+            for set in new {
+                report_replaced(&entries_in(set, &own), &states, view.sets);
+            }
+            changes.extend(followed_bucket::follow(&identity, view.sets));
         }
         store_all(store, changes).await.map_err(not_stored)?;
         let live = revisions.into_iter().filter(|(_, revision)| *revision > 0);
@@ -149,6 +152,18 @@ fn read_entries(
     Ok(entries)
 }
 
+/// The entries of a set.
+fn entries_in<'a>(
+    set: &SharedSet,
+    entries: &'a BTreeMap<String, EntryRecords>,
+) -> Vec<(&'a String, &'a EntryRecords)> {
+    let is_in = |key: &str| {
+        key.strip_prefix(set.name)
+            .is_some_and(|rest| rest.starts_with('.'))
+    };
+    entries.iter().filter(|(key, _)| is_in(key)).collect()
+}
+
 /// The changes that make the database agree with these states of keys, and the revisions that it
 /// has then. An entry that this server cannot read stays as it is, with its revision: changes of it
 /// are refused.
@@ -184,12 +199,12 @@ fn differences(
 
 /// Adds entries that the bucket does not have.
 async fn add(
-    own: &BTreeMap<String, EntryRecords>,
+    own: &[(&String, &EntryRecords)],
     bucket: &RecordBucket,
     states: &mut BTreeMap<String, KeyState>,
 ) -> Result<(), BackboneError> {
     let missing = own.iter().filter_map(|(key, records)| {
-        let known = states.get(key);
+        let known = states.get(*key);
         let is_there = known.is_some_and(|state| state.value.is_some());
         let revision = known.map_or(0, |state| state.revision);
         (!is_there).then(|| add_one(bucket, key, records, revision))
@@ -205,7 +220,7 @@ async fn add(
     }
     if count > 0 {
         tracing::info!(target: "backbone", entries = count,
-            "users, rules and allowed senders of this server were added to those of the cluster");
+            "users, rules or senders of this server were added to those of the cluster");
     }
     Ok(())
 }
@@ -233,7 +248,7 @@ async fn add_one(
 
 /// Reports that records of a server that joins were replaced by those of the cluster.
 fn report_replaced(
-    own: &BTreeMap<String, EntryRecords>,
+    own: &[(&String, &EntryRecords)],
     states: &BTreeMap<String, KeyState>,
     sets: SharedSets,
 ) {

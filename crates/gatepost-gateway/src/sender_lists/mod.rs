@@ -13,6 +13,9 @@
 //! If several entries match, an address outranks a pattern, a longer pattern outranks a shorter
 //! one, and blocking outranks allowing. The lists concern one mailbox each: the other recipients of
 //! a mail have the verdict that they would have without them.
+//!
+//! All servers of a cluster share the lists; each user's list is an entry. A server decides by the
+//! copy in memory, which is read from the database again after each change.
 
 mod pattern;
 
@@ -24,7 +27,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use gatepost_mail::Mail;
 use gatepost_message::{Action, Message, Verdict};
-use gatepost_store::{Store, StoreChange, StoreError};
+use gatepost_store::{SharedEntry, SharedSet, Store, StoreChange, StoreError};
+use parking_lot::Mutex;
 
 use crate::allowed_senders::{is_proven, may_override};
 
@@ -32,6 +36,12 @@ pub use pattern::{MalformedSenderPattern, SenderPattern};
 
 /// The store's table: the key is the user, a NUL and the entry; the value is the listing.
 const SPACE: &str = "sender_list";
+/// The records that all servers of a cluster share: an entry has the list of one user.
+pub static SHARED_SENDER_LISTS: SharedSet = SharedSet {
+    name: SPACE,
+    spaces: &[SPACE],
+    entry_of: |_, key, _| Some(split_key(key)?.0.to_owned()),
+};
 /// The entries of one user.
 pub const SENDER_ENTRIES_MAX: usize = 1_000;
 
@@ -63,7 +73,16 @@ impl SenderListing {
 type OwnList = BTreeMap<SenderPattern, SenderListing>;
 
 /// The lists of all users, by name.
-pub(crate) struct SenderLists(ArcSwap<HashMap<String, OwnList>>);
+type ListsByUser = HashMap<String, OwnList>;
+
+/// The lists of all users.
+#[derive(Default)]
+pub(crate) struct SenderLists {
+    lists: ArcSwap<ListsByUser>,
+    /// Held from reading the database until the lists are replaced, so that an earlier state does
+    /// not replace a later one.
+    reading: Mutex<()>,
+}
 
 /// An entry cannot be added.
 #[derive(Debug)]
@@ -96,33 +115,45 @@ impl From<StoreError> for SenderListError {
 
 impl SenderLists {
     pub(crate) fn load(store: &Store) -> Self {
-        let records = store.records(SPACE, b"").unwrap_or_else(|error| {
+        let lists = Self::default();
+        if let Err(error) = lists.reload(store) {
             tracing::error!(target: "gateway", %error, "the lists of senders cannot be read");
-            Vec::new()
-        });
-        let mut lists: HashMap<String, OwnList> = HashMap::new();
-        for (key, value) in records {
-            let key = String::from_utf8_lossy(&key);
-            let listing = SenderListing::from_name(&String::from_utf8_lossy(&value));
-            // Records that no version of Gatepost wrote are skipped.
-            if let (Some((user, entry)), Some(listing)) = (key.split_once('\0'), listing) {
-                let list = lists.entry(user.to_owned()).or_default();
-                list.insert(SenderPattern::stored(entry), listing);
-            }
         }
-        Self(ArcSwap::from_pointee(lists))
+        lists
+    }
+
+    /// Reads all lists again.
+    pub(crate) fn reload(&self, store: &Store) -> Result<(), StoreError> {
+        let _reading = self.reading.lock();
+        self.lists.store(Arc::new(read(store, "")?));
+        Ok(())
+    }
+
+    /// Reads a user's list again.
+    fn reload_of(&self, store: &Store, user: &str) -> Result<(), StoreError> {
+        let _reading = self.reading.lock();
+        let mut lists = ListsByUser::clone(&self.lists.load());
+        lists.remove(user);
+        lists.extend(read(store, &prefix(user))?);
+        self.lists.store(Arc::new(lists));
+        Ok(())
+    }
+
+    /// The users who have a list.
+    pub(crate) fn users(&self) -> Vec<String> {
+        self.lists.load().keys().cloned().collect()
     }
 
     /// A user's entries, sorted.
     pub(crate) fn of(&self, user: &str) -> Vec<(SenderPattern, SenderListing)> {
-        let lists = self.0.load();
+        let lists = self.lists.load();
         let entries = lists.get(user).into_iter().flatten();
         entries
             .map(|(entry, listing)| (entry.clone(), *listing))
             .collect()
     }
 
-    /// Sets the listing of an entry, or removes it; returns when the change is on disk.
+    /// Sets the listing of an entry, or removes it; returns when the change is durable.
     pub(crate) async fn change(
         &self,
         store: &Store,
@@ -130,13 +161,7 @@ impl SenderLists {
         entry: &SenderPattern,
         listing: Option<SenderListing>,
     ) -> Result<(), SenderListError> {
-        let is_full = |list: &OwnList| {
-            list.len() >= SENDER_ENTRIES_MAX && !list.contains_key(entry) && listing.is_some()
-        };
-        if self.0.load().get(user).is_some_and(is_full) {
-            return Err(SenderListError::Full);
-        }
-        let key = Bytes::from(format!("{user}\0{entry}"));
+        let key = Bytes::from(format!("{}{entry}", prefix(user)));
         let change = match listing {
             Some(listing) => StoreChange::PutRecord {
                 space: SPACE,
@@ -145,42 +170,28 @@ impl SenderLists {
             },
             None => StoreChange::DeleteRecord { space: SPACE, key },
         };
-        store.submit([change])?.committed().await?;
-        self.0.rcu(|known| {
-            let mut lists = HashMap::clone(known);
-            let list = lists.entry(user.to_owned()).or_default();
-            match listing {
-                Some(listing) => list.insert(entry.clone(), listing),
-                None => list.remove(entry),
-            };
-            lists.retain(|_, list| !list.is_empty());
-            Arc::new(lists)
-        });
-        Ok(())
+        let is_full = |list: &OwnList| {
+            list.len() >= SENDER_ENTRIES_MAX && !list.contains_key(entry) && listing.is_some()
+        };
+        let changes = || {
+            if read(store, &prefix(user))?.get(user).is_some_and(is_full) {
+                return Err(SenderListError::Full);
+            }
+            Ok(vec![change.clone()])
+        };
+        store.change_entry(list_of(user), changes).await?;
+        Ok(self.reload_of(store, user)?)
     }
 
-    /// Removes all entries of users who do not exist.
-    pub(crate) async fn keep(
-        &self,
-        store: &Store,
-        is_user: impl Fn(&str) -> bool,
-    ) -> Result<(), StoreError> {
-        let lists = self.0.load_full();
-        let gone: Vec<&String> = lists.keys().filter(|user| !is_user(user)).collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let changes = gone.iter().map(|user| StoreChange::DeleteRecords {
+    /// Removes a user's list; returns when that is durable.
+    pub(crate) async fn remove(&self, store: &Store, user: &str) -> Result<(), StoreError> {
+        let removal = StoreChange::DeleteRecords {
             space: SPACE,
-            prefix: Bytes::from(format!("{user}\0")),
-        });
-        store.submit(changes)?.committed().await?;
-        self.0.rcu(|known| {
-            let mut lists = HashMap::clone(known);
-            lists.retain(|user, _| !gone.contains(&user));
-            Arc::new(lists)
-        });
-        Ok(())
+            prefix: Bytes::from(prefix(user)),
+        };
+        let changes = || Ok::<_, StoreError>(vec![removal.clone()]);
+        store.change_entry(list_of(user), changes).await?;
+        self.reload_of(store, user)
     }
 
     /// The verdict for a user's mailbox if the user's list changes it.
@@ -190,7 +201,7 @@ impl SenderLists {
         message: &Message,
         verdict: &Verdict,
     ) -> Option<Verdict> {
-        let lists = self.0.load();
+        let lists = self.lists.load();
         let list = lists.get(user)?;
         let mut senders = Mail::parse(&message.body).from_addresses();
         senders.extend(message.envelope.sender.clone());
@@ -222,6 +233,39 @@ impl SenderLists {
     }
 }
 
+/// The lists in the database whose keys begin with this prefix.
+fn read(store: &Store, prefix: &str) -> Result<ListsByUser, StoreError> {
+    let mut lists = ListsByUser::new();
+    store.each_record(SPACE, prefix.as_bytes(), |key, value| {
+        let listing = std::str::from_utf8(&value).ok();
+        let listing = listing.and_then(SenderListing::from_name);
+        // Records that no version of Gatepost wrote are skipped.
+        if let (Some((user, entry)), Some(listing)) = (split_key(&key), listing) {
+            let list = lists.entry(user.to_owned()).or_default();
+            list.insert(SenderPattern::stored(entry), listing);
+        }
+    })?;
+    Ok(lists)
+}
+
+/// The user and the entry that a key names.
+fn split_key(key: &[u8]) -> Option<(&str, &str)> {
+    std::str::from_utf8(key).ok()?.split_once('\0')
+}
+
+/// The beginning of the keys of a user's entries.
+fn prefix(user: &str) -> String {
+    format!("{user}\0")
+}
+
+/// A user's list as an entry of the shared records.
+const fn list_of(user: &str) -> SharedEntry<'_> {
+    SharedEntry {
+        set: &SHARED_SENDER_LISTS,
+        name: user,
+    }
+}
+
 /// The entry that decides about an address.
 fn best<'a>(list: &'a OwnList, address: &str) -> Option<(&'a SenderPattern, SenderListing)> {
     let matching = list.iter().filter(|(entry, _)| entry.matches(address));
@@ -244,7 +288,10 @@ mod tests {
             .iter()
             .map(|(text, listing)| (entry(text), *listing));
         let lists = HashMap::from([("anna".to_owned(), list.collect())]);
-        SenderLists(ArcSwap::from_pointee(lists))
+        SenderLists {
+            lists: ArcSwap::from_pointee(lists),
+            ..SenderLists::default()
+        }
     }
 
     fn mail(envelope_sender: &str, from: &str) -> Message {
@@ -282,7 +329,7 @@ mod tests {
             ("otto@far.example", Allow),
             ("*@*.example", Allow),
         ]);
-        let lists = all.0.load();
+        let lists = all.lists.load();
         let found = |address| best(&lists["anna"], address).map(|(_, listing)| listing);
         assert_eq!(found("otto@far.example"), Some(Allow));
         assert_eq!(found("eve@far.example"), Some(Block));

@@ -266,6 +266,12 @@ impl Users {
         Ok((*hash, token.user.clone()))
     }
 
+    /// Whether the database has a user of this name, which may be newer than the users in memory.
+    pub fn is_stored(&self, name: &str) -> Result<bool, UsersError> {
+        let record = self.shared.store.record(record::USER, name.as_bytes())?;
+        Ok(record.is_some())
+    }
+
     /// All users, by name.
     pub fn list(&self) -> Vec<UserSummary> {
         let snapshot = self.shared.live.load_full();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gatepost_backbone::{Backbone, EngineFindingKind, RunningBackbone};
 use gatepost_broker::Broker;
-use gatepost_gateway::SHARED_SENDERS;
+use gatepost_gateway::{SHARED_SENDER_LISTS, SHARED_SENDERS};
 use gatepost_listeners::mqtt::UsersRights;
 use gatepost_message::NodeNumber;
 use gatepost_store::{SharedSet, Store};
@@ -14,9 +14,14 @@ use gatepost_users::{SHARED_ACCESS, SHARED_PEPPER};
 use super::error::StartError;
 use crate::config::Config;
 
-/// The records that all servers of a cluster share.
-pub(crate) static SHARED_RECORDS: &[&SharedSet] =
-    &[&SHARED_ACCESS, &SHARED_PEPPER, &SHARED_SENDERS];
+/// The records that all servers of a cluster share. A server that joins adds its own in this order,
+/// so that a list of senders has its user when another server reads it.
+pub(crate) static SHARED_RECORDS: &[&SharedSet] = &[
+    &SHARED_ACCESS,
+    &SHARED_PEPPER,
+    &SHARED_SENDERS,
+    &SHARED_SENDER_LISTS,
+];
 
 /// Prepares the backbone, where the config has a cluster: from now on, the cluster decides about
 /// the records that are shared. Otherwise, this server does, even if it was part of a cluster.

@@ -25,7 +25,7 @@ use gatepost_operations::{
 use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
 use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
-use gatepost_users::Users;
+use gatepost_users::{Users, UsersError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -199,7 +199,7 @@ impl Services {
         gatepost_tasks::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
         gatepost_tasks::spawn(forget_senders(self.gateway.clone(), users.clone()));
         let gateway = self.gateway.clone();
-        gatepost_tasks::spawn(async move { gateway.follow_allowed_senders().await });
+        gatepost_tasks::spawn(async move { gateway.follow_senders().await });
         if self.backbone.is_some() {
             gatepost_tasks::spawn(users_marker::follow(self.data.clone(), users.clone()));
         }
@@ -340,10 +340,21 @@ async fn forget_subscriptions(sinks: Sinks, users: Users) {
 async fn forget_senders(gateway: Gateway, users: Users) {
     let mut changes = users.changes();
     loop {
-        let names: Vec<String> = users.list().into_iter().map(|user| user.name).collect();
-        let kept = gateway.keep_senders_of(|user| names.iter().any(|name| name == user));
-        if let Err(error) = kept.await {
-            tracing::warn!(target: "users", %error, "a removed user's list of senders remains");
+        for user in gateway.users_with_senders() {
+            // The database is asked: in a cluster, it has a new user before a new list, while the
+            // users in memory may be older than the lists in memory.
+            let removed = match users.is_stored(&user) {
+                Ok(true) => Ok(()),
+                Ok(false) => gateway
+                    .forget_senders_of(&user)
+                    .await
+                    .map_err(UsersError::from),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = removed {
+                tracing::warn!(target: "users", user, %error,
+                    "a removed user's list of senders remains");
+            }
         }
         if changes.changed().await.is_err() {
             return;

@@ -37,7 +37,7 @@ pub(super) fn folder_with_users() -> TempDir {
 }
 
 /// Starts a node in this folder, and waits until it is part of its cluster.
-fn start(settings: &str, folder: &Path) -> Gateway {
+pub(super) fn start(settings: &str, folder: &Path) -> Gateway {
     let gateway = Gateway::start_in(folder, &format!("{settings}{SETTINGS}"));
     await_some("the node is part of its cluster", || {
         (!readyz(&gateway).contains("degraded")).then_some(())

@@ -21,6 +21,7 @@ mod network;
 mod refusals;
 mod restarts;
 mod retained;
+mod senders;
 mod sparkplug;
 mod upgrade;
 mod users;
