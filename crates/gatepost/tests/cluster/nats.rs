@@ -5,12 +5,16 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::network::Host;
 use crate::support::{await_some, command};
+
+/// The longest wait for the answer to a request; the servers take up to 4 s for a list.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The program, if it is installed; otherwise the output reports this.
 pub(crate) fn program() -> Option<PathBuf> {
@@ -193,7 +197,9 @@ impl Nats {
         let names = |answer: &Value, field: &str| -> Vec<Value> {
             answer[field].as_array().cloned().unwrap_or_default()
         };
-        let answer = self.request("$JS.API.STREAM.LIST", "");
+        let Some(answer) = self.try_request("$JS.API.STREAM.LIST", "") else {
+            return vec!["no answer".to_owned()];
+        };
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
         if !answer["error"].is_null() {
             return vec![answer["error"].to_string()];
@@ -221,18 +227,22 @@ impl Nats {
 
     /// The answer to a request of a client that is no node.
     pub(crate) fn request(&self, subject: &str, payload: &str) -> String {
+        self.try_request(subject, payload).expect("an answer")
+    }
+
+    /// The same; `None` if no answer comes, such as from servers without a leader.
+    fn try_request(&self, subject: &str, payload: &str) -> Option<String> {
         let mut connection = TcpStream::connect((&*self.host.address, self.port)).expect("open");
+        let timeout = connection.set_read_timeout(Some(ANSWERED_WITHIN));
+        timeout.expect("a timeout");
         let length = payload.len();
         let request = format!(
             "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\n\
              PUB {subject} answer {length}\r\n{payload}\r\n"
         );
         connection.write_all(request.as_bytes()).expect("sent");
-        let lines = BufReader::new(connection).lines();
-        let answer = lines
-            .map_while(Result::ok)
-            .find(|line| line.starts_with('{'));
-        answer.expect("an answer")
+        let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
+        lines.find(|line| line.starts_with('{'))
     }
 
     /// Its address for clients.
