@@ -6,11 +6,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gatepost_broker::{Broker, OtherNodes, OwnerRights};
+use gatepost_learning::lessons::{LearnedData, SharedLessons};
 use gatepost_message::NodeNumber;
 use gatepost_store::{SharedSet, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::BackboneError;
+use crate::learned::view::SharedLessonsView;
 use crate::mail::position;
 use crate::mail::view::SharedMailboxView;
 use crate::node_questions::NodeQuestions;
@@ -52,6 +54,13 @@ impl Backbone {
         Ok(Self {
             shared: Arc::new(shared),
         })
+    }
+
+    /// The cluster decides what is learned in `learned` from now on; returns the way of this
+    /// server's lessons.
+    pub fn share_learning(&self, learned: Arc<dyn LearnedData>) -> Arc<dyn SharedLessons> {
+        self.shared.lessons.set_learned(learned);
+        Arc::new(SharedLessonsView(self.shared.lessons.clone()))
     }
 
     /// The handle that the broker is opened with.

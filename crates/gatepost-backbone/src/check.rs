@@ -22,9 +22,9 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 /// The time for a monitoring address to answer.
 const MONITORING_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The streams of a cluster besides the partitions of its log: retained messages, mailboxes, and
-/// the buckets of living nodes, members, sessions and users.
-const OTHER_STREAMS: i64 = 6;
+/// The streams of a cluster besides the partitions of its log: retained messages, mailboxes,
+/// lessons, and the buckets of living nodes, members, sessions and users.
+const OTHER_STREAMS: i64 = 7;
 
 /// The weight of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +139,7 @@ async fn check_server(
         format!("KV_{}", subjects.stream("SESSIONS")),
         format!("KV_{}", subjects.stream("USERS")),
         subjects.stream("MAIL"),
+        subjects.stream("LEARNED"),
     ];
     names.extend((1..=settings.partitions).map(|number| subjects.stream(&format!("P{number}"))));
     for name in &names {

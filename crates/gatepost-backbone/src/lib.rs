@@ -19,6 +19,7 @@
 //! - Nodes ask each other on behalf of administrators (`node_questions.rs`, `members.rs`).
 //! - Users and other shared records are in a bucket that every node follows (`records/`).
 //! - Mailboxes are in a stream that every node reads into its database (`mail/`).
+//! - What Bayes learns is in a stream of lessons that every node carries out (`learned/`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
@@ -43,6 +44,7 @@ mod group_announcing;
 mod group_reading;
 mod groups;
 mod interest;
+mod learned;
 mod log;
 mod log_reading;
 mod log_streams;

@@ -19,6 +19,7 @@ use crate::connection::Connection;
 use crate::division_questions;
 use crate::error::BackboneError;
 use crate::group_announcing;
+use crate::learned::following::LessonFollower;
 use crate::log_reading;
 use crate::log_streams::{self, LogStream};
 use crate::log_writing;
@@ -228,6 +229,7 @@ impl ClusterSession {
                     || shared.retained.unsent() > 0
                     || shared.log.waiting() > 0
                     || shared.copy.awaited() > 0
+                    || shared.lessons.unsent() > 0
                 {
                     tokio::time::sleep(DRAINED_EVERY).await;
                 }
@@ -280,9 +282,7 @@ impl ClusterSession {
             copy_sessions(shared, &self.context, stream, &mut tasks);
         }
         // Not before the others: a change of the database may wait for the copy of the sessions.
-        let (view, store) = (shared.records.clone(), shared.log.store.clone());
-        tasks.spawn(RecordsFollower::follow(view, store, self.records));
-        tasks.spawn(mail_follower(shared, &self.context).run());
+        follow_records(shared, &self.context, self.records, &mut tasks);
         let sent = sending::run(
             shared.clone(),
             broker.clone(),
@@ -345,6 +345,26 @@ fn copy_sessions(
     let (owner, context) = (shared.clone(), context.clone());
     tasks.spawn(node_copying::write(owner.clone(), context.clone(), stream));
     tasks.spawn(async move { node_streams::complete(&owner, &context).await });
+}
+
+/// Follows what all nodes have in their databases.
+fn follow_records(
+    shared: &Arc<Shared>,
+    context: &Context,
+    records: RecordBucket,
+    tasks: &mut ConnectionTasks,
+) {
+    let (view, store) = (shared.records.clone(), shared.log.store.clone());
+    tasks.spawn(RecordsFollower::follow(view, store, records));
+    tasks.spawn(mail_follower(shared, context).run());
+    let lessons = LessonFollower {
+        view: shared.lessons.clone(),
+        context: context.clone(),
+        subjects: shared.subjects.clone(),
+        settings: shared.settings.clone(),
+        node: shared.node,
+    };
+    tasks.spawn(lessons.run());
 }
 
 fn mail_follower(shared: &Shared, context: &Context) -> MailFollower {

@@ -64,6 +64,9 @@ pub struct BackboneSettings {
     /// The bytes of all mail in the mailboxes of the cluster, with which further mail is deferred;
     /// 0 for no limit.
     pub mail_bytes_max: ByteSize,
+    /// The lessons of Bayes in the stream after which a node replaces them by a snapshot of what
+    /// was learned.
+    pub lessons_max: u32,
     /// The time without a sign of life from a node after which another node adopts its sessions;
     /// it begins when the node's key has expired, 10 s after the last sign. 0 for never: then
     /// sessions are not copied either. The same on all nodes.
@@ -94,6 +97,7 @@ impl Default for BackboneSettings {
             log_age_max: Period::seconds(7 * 24 * 60 * 60),
             log_bytes_max: ByteSize::megabytes(1_024),
             mail_bytes_max: ByteSize::megabytes(4_096),
+            lessons_max: 10_000,
             adopt_after: Period::seconds(0),
         }
     }
@@ -179,6 +183,9 @@ impl BackboneSettings {
         if self.partition_levels == 0 {
             found.push(("partition_levels", "at least 1".to_owned()));
         }
+        if self.lessons_max == 0 {
+            found.push(("lessons_max", "at least 1".to_owned()));
+        }
         if self.queue_messages_max == 0 {
             found.push(("queue_messages_max", "at least 1".to_owned()));
         }
@@ -194,7 +201,7 @@ mod tests {
     fn each_mistake_is_found_at_its_field() {
         assert_eq!(BackboneSettings::default().mistakes(), []);
         type Change = fn(&mut BackboneSettings);
-        let wrong: [(&str, Change); 11] = [
+        let wrong: [(&str, Change); 12] = [
             ("nats", |one| one.nats = vec!["nats://a b".to_owned()]),
             ("nats", |one| one.nats = vec!["nats://u:p@host".to_owned()]),
             ("cluster", |one| one.cluster = "a.b".to_owned()),
@@ -205,6 +212,7 @@ mod tests {
             ("monitoring", |one| one.monitoring = vec!["x".to_owned()]),
             ("partitions", |one| one.partitions = 65),
             ("partition_levels", |one| one.partition_levels = 0),
+            ("lessons_max", |one| one.lessons_max = 0),
             ("queue_messages_max", |one| one.queue_messages_max = 0),
         ];
         for (field, change) in wrong {

@@ -18,6 +18,7 @@ use crate::encoding::{BundleOrigin, EncodingError, VERSION};
 use crate::error::BackboneError;
 use crate::groups::OwnGroups;
 use crate::interest::Interest;
+use crate::learned::view::LessonsView;
 use crate::log::{Log, kept};
 use crate::mail::view::MailboxView;
 use crate::membership::{KnownNodes, NodeRecord, database_number};
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) records: Arc<RecordsView>,
     /// The mailboxes that the nodes share.
     pub(crate) mailboxes: Arc<MailboxView>,
+    /// The lessons of the cluster.
+    pub(crate) lessons: Arc<LessonsView>,
     pub(crate) known_nodes: KnownNodes,
     pub(crate) questions: QuestionState,
     /// Present while there is a connection.
@@ -94,6 +97,7 @@ impl Shared {
             run: run.unwrap_or_default().as_millis() as u64,
             subjects: Subjects::new(&settings.cluster),
             mailboxes: Arc::new(MailboxView::new(&settings)),
+            lessons: Arc::new(LessonsView::new(&settings)),
             settings,
             interest: Interest::new(),
             groups: OwnGroups::new(),
@@ -171,6 +175,7 @@ impl Shared {
         self.questions.leave();
         self.records.leave();
         self.mailboxes.leave();
+        self.lessons.leave();
         self.known_nodes.forget();
         self.note_trouble(reason.to_string());
     }
@@ -315,11 +320,14 @@ impl OtherNodes for Shared {
             forwarded: of(&self.forwarded),
             received: of(&self.received),
             malformed: of(&self.malformed),
-            unreadable: self.unreadable.count() + self.records.unreadable.count(),
+            unreadable: self.unreadable.count()
+                + self.records.unreadable.count()
+                + self.lessons.unreadable.count(),
             unreadable_reason: self
                 .unreadable
                 .first()
-                .or_else(|| self.records.unreadable.first()),
+                .or_else(|| self.records.unreadable.first())
+                .or_else(|| self.lessons.unreadable.first()),
             log_waiting: self.log.waiting(),
             log_unread: self.log.unread(),
             log_refused: self.log.refused(),
@@ -331,6 +339,9 @@ impl OtherNodes for Shared {
             sessions_released: self.moves.released(),
             mail_bytes: self.mailboxes.bytes(),
             mail_unread: self.mailboxes.unread(),
+            lessons_unread: self.lessons.unread(),
+            lessons_unsent: self.lessons.unsent(),
+            lessons_dropped: self.lessons.dropped(),
             retained_unsent: self.retained.unsent() as u64,
             unconfirmed_interest: of(&self.unconfirmed),
         }

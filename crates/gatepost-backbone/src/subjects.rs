@@ -108,6 +108,31 @@ impl Subjects {
         format!("{}.mail.>", self.cluster)
     }
 
+    /// All subjects of what was learned.
+    pub(crate) fn learned(&self) -> String {
+        format!("{}.learned.>", self.cluster)
+    }
+
+    /// The subject of lessons.
+    pub(crate) fn lessons(&self) -> String {
+        format!("{}.learned.lessons", self.cluster)
+    }
+
+    /// The subject of the notes of complete snapshots of what was learned.
+    pub(crate) fn learned_snapshots(&self) -> String {
+        format!("{}.learned.snapshots", self.cluster)
+    }
+
+    /// The subject of the pieces of one snapshot.
+    pub(crate) fn learned_snapshot(&self, number: u64) -> String {
+        format!("{}.learned.snapshot.{number:016x}", self.cluster)
+    }
+
+    /// The subjects of the pieces of all snapshots.
+    pub(crate) fn learned_snapshot_pieces(&self) -> String {
+        format!("{}.learned.snapshot.>", self.cluster)
+    }
+
     /// The subject on which nodes are requested to confirm their filters.
     pub(crate) fn confirmation_requests(&self) -> String {
         format!("{}.sync.ask", self.cluster)

@@ -265,6 +265,12 @@ pub struct NodesStatus {
     pub mail_bytes: u64,
     /// Messages of the stream of mailboxes that this node has not read.
     pub mail_unread: u64,
+    /// Lessons of Bayes that this node has not carried out.
+    pub lessons_unread: u64,
+    /// Lessons of this node that wait for the cluster.
+    pub lessons_unsent: u64,
+    /// Lessons of this node that were dropped, since too many waited.
+    pub lessons_dropped: u64,
     /// Topics whose retained message the other nodes do not have yet.
     pub retained_unsent: u64,
     /// Subscriptions that were answered before every other node had confirmed them.

@@ -12,28 +12,39 @@
 //! let settings = LearningSettings::default();
 //! let mail = Mail::parse(b"From: shop@example.com\r\nSubject: cheap watches\r\n\r\nBuy now.\r\n");
 //!
-//! assert_eq!(learning.learn(&mail, Class::Spam, &settings), Learned::New);
+//! let learned = learning.learn(&mail, Class::Spam, &settings)?;
+//! assert_eq!(learned, Learned::New);
 //! // The same message again changes nothing.
-//! assert_eq!(learning.learn(&mail, Class::Spam, &settings), Learned::Before);
+//! let learned = learning.learn(&mail, Class::Spam, &settings)?;
+//! assert_eq!(learned, Learned::Before);
+//! # Ok::<(), gatepost_learning::LearnFailure>(())
 //! ```
 //!
 //! During a scan a [`ScanLearning`] performs the steps that a rule engine needs: it computes the
 //! probability of spam by Bayes, moves the score towards the sender's average, and learns the
 //! message if its score is clear.
 //!
+//! In a cluster, all servers learn the same ([`lessons`]).
+//!
 //! Invariants: this crate depends on no rules, only on the points that rules gave; without a store
 //! nothing is written to disk.
 
 pub mod bayes;
+pub mod lessons;
 pub mod reputation;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use gatepost_mail::Mail;
 
 use crate::bayes::{
-    Autolearn, Bayes, BayesResult, BayesSample, BayesSettings, Class, Learned, PointTotals, Relearn,
+    Autolearn, Bayes, BayesResult, BayesSample, BayesSettings, Class, Learned, Lesson,
+    LessonOutcome, PointTotals, Relearn,
 };
+use crate::lessons::SharedLessons;
 use crate::reputation::{ReputationSettings, ReputationTable, Sender};
 
 /// The learned data, shared by all rule sets that replace one another.
@@ -43,6 +54,8 @@ pub struct Learning {
     pub bayes: Arc<Bayes>,
     /// The senders' averages.
     pub reputation: Arc<ReputationTable>,
+    /// The cluster, whose servers learn the same in Bayes.
+    pub cluster: Option<Arc<dyn SharedLessons>>,
 }
 
 impl Learning {
@@ -51,32 +64,114 @@ impl Learning {
         Self {
             bayes: Arc::new(Bayes::in_memory()),
             reputation: Arc::new(ReputationTable::in_memory()),
+            cluster: None,
         }
     }
 
     /// Learns a message that a person classified, in Bayes and TxRep.
-    pub fn learn(&self, mail: &Mail<'_>, class: Class, settings: &LearningSettings) -> Learned {
+    pub fn learn(
+        &self,
+        mail: &Mail<'_>,
+        class: Class,
+        settings: &LearningSettings,
+    ) -> Result<Learned, LearnFailure> {
         let sample = BayesSample::of(mail, &settings.bayes);
-        let learned = self
-            .bayes
-            .learn(&sample, class, Relearn::Change, &settings.bayes);
+        let learned = self.learn_sample(&sample, class, &settings.bayes)?;
         if settings.reputation.txrep.enabled && learned != Learned::Before {
             let sender = Sender::of(mail, &sample.generated_id);
             self.reputation
                 .txrep_learn(&sender, class, &settings.reputation.txrep);
         }
-        learned
+        Ok(learned)
+    }
+
+    /// Learns a sample of such a message in Bayes. In a cluster, this blocks until the cluster has
+    /// the lesson.
+    pub fn learn_sample(
+        &self,
+        sample: &BayesSample,
+        class: Class,
+        settings: &BayesSettings,
+    ) -> Result<Learned, LearnFailure> {
+        let Some(cluster) = self.cluster.as_ref().filter(|_| settings.enabled) else {
+            return Ok(self.bayes.learn(sample, class, Relearn::Change, settings));
+        };
+        let lesson = lesson(LearnInstruction::Learn(class), Relearn::Change, sample);
+        Ok(match cluster.teach(lesson)? {
+            LessonOutcome::Learned(learned) => learned,
+            LessonOutcome::Forgotten(_) => Learned::New,
+        })
     }
 
     /// Forgets a message that was learned; returns false if it was not.
-    pub fn forget(&self, mail: &Mail<'_>, settings: &LearningSettings) -> bool {
+    pub fn forget(
+        &self,
+        mail: &Mail<'_>,
+        settings: &LearningSettings,
+    ) -> Result<bool, LearnFailure> {
         let sample = BayesSample::of(mail, &settings.bayes);
+        let was_learned = self.forget_sample(&sample, &settings.bayes)?;
         if settings.reputation.txrep.enabled {
             let sender = Sender::of(mail, &sample.generated_id);
             self.reputation
                 .txrep_forget(&sender, &settings.reputation.txrep);
         }
-        self.bayes.forget(&sample, &settings.bayes)
+        Ok(was_learned)
+    }
+
+    /// Forgets a sample of a message in Bayes, as [`Learning::learn_sample`] learns it.
+    pub fn forget_sample(
+        &self,
+        sample: &BayesSample,
+        settings: &BayesSettings,
+    ) -> Result<bool, LearnFailure> {
+        let Some(cluster) = self.cluster.as_ref().filter(|_| settings.enabled) else {
+            return Ok(self.bayes.forget(sample, settings));
+        };
+        let lesson = lesson(LearnInstruction::Forget, Relearn::Change, sample);
+        let outcome = cluster.teach(lesson)?;
+        Ok(outcome != LessonOutcome::Forgotten(false))
+    }
+
+    /// Learns a message automatically: a class that it has is kept.
+    fn learn_automatically(
+        &self,
+        sample: &BayesSample,
+        class: Class,
+        settings: &BayesSettings,
+    ) -> Autolearn {
+        let Some(cluster) = &self.cluster else {
+            let learned = self.bayes.learn(sample, class, Relearn::Keep, settings);
+            return match learned {
+                Learned::New | Learned::Changed => Autolearn::Learned(class),
+                Learned::Before | Learned::Off => Autolearn::Unavailable,
+            };
+        };
+        if self.bayes.has_learned(sample) {
+            return Autolearn::Unavailable;
+        }
+        let lesson = lesson(LearnInstruction::Learn(class), Relearn::Keep, sample);
+        if cluster.suggest(lesson) {
+            Autolearn::Learned(class)
+        } else {
+            Autolearn::Failed
+        }
+    }
+}
+
+/// A lesson of now.
+fn lesson(instruction: LearnInstruction, relearn: Relearn, sample: &BayesSample) -> Lesson {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let time = since.map_or(0, |since| since.as_secs());
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    Lesson {
+        // Keys of `RandomState` differ: no other lesson of the cluster has this number.
+        number: RandomState::new().hash_one(count),
+        instruction,
+        relearn,
+        time: u32::try_from(time).unwrap_or(u32::MAX),
+        sample: sample.clone(),
     }
 }
 
@@ -98,6 +193,9 @@ pub enum LearnFailure {
     /// The message was learned, but could not be stored.
     #[error("what was learned cannot be kept: {0}")]
     NotKept(String),
+    /// The cluster did not take the lesson.
+    #[error("the cluster does not learn it: {0}")]
+    NotShared(String),
 }
 
 impl Learning {
@@ -180,11 +278,8 @@ impl<'a> ScanLearning<'a> {
         let Some(class) = settings.autolearn.decide(points, is_spam, probability) else {
             return Autolearn::No;
         };
-        let bayes = &self.learning.bayes;
-        match bayes.learn(self.sample(mail), class, Relearn::Keep, settings) {
-            Learned::New | Learned::Changed => Autolearn::Learned(class),
-            Learned::Before | Learned::Off => Autolearn::Unavailable,
-        }
+        let learning = self.learning;
+        learning.learn_automatically(self.sample(mail), class, settings)
     }
 
     fn sample(&mut self, mail: &Mail<'_>) -> &BayesSample {

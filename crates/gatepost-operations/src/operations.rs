@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gatepost_broker::Broker;
 use gatepost_gateway::{Gateway, MailPayload, journal};
-use gatepost_learning::bayes::{BayesSample, Class, Learned, Relearn};
+use gatepost_learning::bayes::{BayesSample, Class, Learned};
 use gatepost_mail::Mail;
 use gatepost_message::{Format, MessageId};
 use gatepost_procedures::RULES_WAIT_MAX;
@@ -246,8 +246,8 @@ impl Operations {
         let settings = &rules.learning_settings().bayes;
         let sample = BayesSample::of(&Mail::parse(mail), settings);
         let learn = || {
-            let bayes = &self.learner.learning()?.bayes;
-            let learned = bayes.learn(&sample, class, Relearn::Change, settings);
+            let learning = self.learner.learning()?;
+            let learned = learning.learn_sample(&sample, class, settings)?;
             self.learner.keep()?;
             self.learner.settle()?;
             Ok::<_, LearningError>(learned)

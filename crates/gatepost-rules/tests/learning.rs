@@ -50,8 +50,9 @@ fn teach(rules: &RuleSet) {
         );
         for (text, class) in [(spam, Class::Spam), (ham, Class::Ham)] {
             let mail = Mail::parse(text.as_bytes());
-            assert_eq!(learning.learn(&mail, class, settings), Learned::New);
-            assert_eq!(learning.learn(&mail, class, settings), Learned::Before);
+            let learn = || learning.learn(&mail, class, settings).expect("learns");
+            assert_eq!(learn(), Learned::New);
+            assert_eq!(learn(), Learned::Before);
         }
     }
 }
@@ -73,7 +74,9 @@ fn learning_changes_a_later_score() {
 
     let learning = rules.learning().expect("was joined");
     let first = message(0, "cheap replica watches luxury discount offer");
-    assert!(learning.forget(&Mail::parse(first.as_bytes()), rules.learning_settings()));
+    let first = Mail::parse(first.as_bytes());
+    let forgotten = learning.forget(&first, rules.learning_settings());
+    assert!(forgotten.expect("forgets"));
     assert_eq!(
         scan(&spam).symbols(),
         "WATCHES",
@@ -139,7 +142,8 @@ fn switched_off_the_same_message_gives_the_same_result_always() {
         let learning = rules.learning().expect("was joined");
         for _ in 0..3 {
             let mail = Mail::parse(texts[0].as_bytes());
-            learning.learn(&mail, Class::Spam, rules.learning_settings());
+            let learned = learning.learn(&mail, Class::Spam, rules.learning_settings());
+            learned.expect("learns");
             assert_eq!(texts.iter().map(scan).collect::<Vec<_>>(), first);
         }
         assert!(learning.reputation.is_empty());

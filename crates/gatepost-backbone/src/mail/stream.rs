@@ -18,7 +18,7 @@ use gatepost_message::MessageId;
 use super::piece::{MailName, MailPiece};
 use crate::error::BackboneError;
 use crate::settings::BackboneSettings;
-use crate::stream_creation::make_stream;
+use crate::stream_creation::{make_stream, new_number, number_in};
 use crate::subjects::Subjects;
 
 /// The most bytes of a mail in one message. NATS servers take 1 MB by default.
@@ -34,9 +34,6 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 const REMOVAL_KEPT: Duration = Duration::from_hours(24);
 /// The time after which a claim ends that is not renewed.
 pub(super) const CLAIM_KEPT: Duration = Duration::from_secs(30);
-/// The key of the stream's metadata that has its number, which no stream of the same name had
-/// before.
-const NUMBER: &str = "gatepost.stream";
 /// The header of a message that replaces the earlier ones of its subject.
 const ROLLUP: &str = "Nats-Rollup";
 const ROLLUP_OF_SUBJECT: &str = "sub";
@@ -98,7 +95,7 @@ impl MailStream {
             allow_rollup: true,
             allow_message_ttl: true,
             allow_atomic_publish: true,
-            metadata: [(NUMBER.to_owned(), MessageId::next().number().to_string())].into(),
+            metadata: new_number(),
             ..Config::default()
         };
         context.set_timeout(ANSWERED_WITHIN);
@@ -305,13 +302,6 @@ impl MailRefusal {
             _ => Self::failed(error),
         }
     }
-}
-
-fn number_in(info: &jetstream::stream::Info) -> u64 {
-    let number = info.config.metadata.get(NUMBER);
-    let number = number.and_then(|text| text.parse().ok());
-    // A stream that was not made by Gatepost is known by the time when it was made.
-    number.unwrap_or_else(|| info.created.unix_timestamp_nanos() as u64)
 }
 
 fn failed(error: impl ToString) -> BackboneError {

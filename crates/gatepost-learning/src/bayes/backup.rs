@@ -8,7 +8,7 @@ use std::io::{BufRead, Write};
 use super::classifier::{Bayes, now_seconds};
 use super::combine::{TokenCounts, Totals};
 use super::message_key::MessageKey;
-use super::record::{Class, ExpiryRecord, LearnedRecord};
+use super::record::{Class, ExpiryRecord, LearnedRecord, LessonPosition};
 use super::store::TokenStoreError;
 use super::table::{TokenEntry, TokenTable};
 use super::token::Token;
@@ -65,8 +65,9 @@ enum BackupLine {
 }
 
 impl Bayes {
-    /// Writes everything that was learned.
-    pub fn export(&self, out: &mut impl Write) -> Result<(), BayesBackupError> {
+    /// Writes everything that was learned; returns the position in the lessons of a cluster that
+    /// it has.
+    pub fn export(&self, out: &mut impl Write) -> Result<Option<LessonPosition>, BayesBackupError> {
         let mut learner = self.learner();
         self.keep_locked(&mut learner)?;
         self.settle()?;
@@ -86,11 +87,21 @@ impl Bayes {
                 written = write_learned(out, class, &id);
             }
         })?;
-        Ok(written?)
+        written?;
+        Ok(learner.position)
     }
 
     /// Replaces all learned data by a backup. If the backup contains an error, nothing changes.
     pub fn import(&self, backup: impl BufRead) -> Result<ImportSummary, BayesBackupError> {
+        self.import_at(backup, None)
+    }
+
+    /// Replaces all learned data by a backup that has the lessons of a cluster up to a position.
+    pub fn import_at(
+        &self,
+        backup: impl BufRead,
+        position: Option<LessonPosition>,
+    ) -> Result<ImportSummary, BayesBackupError> {
         let now = now_seconds();
         let content = BackupContent::read(backup, now)?;
         let mut learner = self.learner();
@@ -104,6 +115,10 @@ impl Bayes {
         learner.seen.clear();
         learner.waiting = vec![LearnedRecord::Cleared];
         learner.expiry = ExpiryRecord::default();
+        learner.position = None;
+        if let Some(position) = position {
+            learner.pass_to(position);
+        }
         for (class, id) in &content.learned {
             let key = MessageKey::of(id);
             let dropped = learner.seen.insert(key, *class, now);

@@ -122,6 +122,7 @@ impl Bayes {
                     .extend(dropped.into_iter().map(LearnedRecord::Unlearned));
             }
             LearnedRecord::Expiry(expiry) => learner.expiry = expiry,
+            LearnedRecord::Position(position) => learner.position = Some(position),
             LearnedRecord::Unlearned(_) | LearnedRecord::Cleared => {}
         }
     }

@@ -1,7 +1,7 @@
 //! The state that only the learner uses: learned messages, the last expiry, unwritten records.
 
 use super::message_key::MessageKey;
-use super::record::{Class, ExpiryRecord, LearnedRecord};
+use super::record::{Class, ExpiryRecord, LearnedRecord, LessonPosition};
 use super::sample::BayesSample;
 use super::seen::Seen;
 
@@ -11,6 +11,8 @@ pub(super) struct LearnerState {
     pub(super) seen: Seen,
     /// The latest expiry.
     pub(super) expiry: ExpiryRecord,
+    /// The position in the lessons of a cluster.
+    pub(super) position: Option<LessonPosition>,
     /// Records other than tokens that are not yet written to the store.
     pub(super) waiting: Vec<LearnedRecord>,
 }
@@ -20,8 +22,15 @@ impl LearnerState {
         Self {
             seen: Seen::new(messages_max),
             expiry: ExpiryRecord::default(),
+            position: None,
             waiting: Vec::new(),
         }
+    }
+
+    /// Notes the position in the lessons of a cluster.
+    pub(super) fn pass_to(&mut self, position: LessonPosition) {
+        self.position = Some(position);
+        self.waiting.push(LearnedRecord::Position(position));
     }
 
     /// The key under which a message was learned, and its class.

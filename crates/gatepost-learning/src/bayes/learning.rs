@@ -6,40 +6,19 @@
 use super::classifier::{Bayes, now_seconds};
 use super::combine::{TokenCounts, Totals};
 use super::learner::LearnerState;
+use super::lesson::{Learned, Lesson, LessonOutcome, Relearn};
 use super::message_key::MessageKey;
-use super::record::{Class, LearnedRecord};
+use super::record::{Class, LearnedRecord, LessonPosition};
 use super::sample::BayesSample;
 use super::settings::BayesSettings;
 use super::store::TokenStoreError;
 use super::table::TokenEntry;
 use super::token::Token;
+use crate::LearnInstruction;
 
 /// The furthest that the time of receipt of a message may lie in the future; a later one is
 /// ignored.
 const FUTURE_MAX_SECONDS: u32 = 86_400;
-
-/// The result of learning a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Learned {
-    /// The message was learned.
-    New,
-    /// The message had been learned as the other class; that was forgotten, and the message learned
-    /// again.
-    Changed,
-    /// The message had been learned before; nothing changed.
-    Before,
-    /// Bayes is disabled.
-    Off,
-}
-
-/// The treatment of a message that was learned as the other class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relearn {
-    /// A person classified the message: forget the other class, and learn it again.
-    Change,
-    /// The classification is automatic: keep the previous one.
-    Keep,
-}
 
 impl Bayes {
     /// Learns a message. [`Bayes::keep`] stores it.
@@ -54,15 +33,64 @@ impl Bayes {
             return Learned::Off;
         }
         let mut learner = self.learner();
+        self.learn_at(&mut learner, sample, class, relearn, now_seconds())
+    }
+
+    /// Carries out lessons of a cluster, in its order, and passes the changes to the store together
+    /// with the position.
+    pub fn apply(
+        &self,
+        lessons: &[Lesson],
+        position: LessonPosition,
+    ) -> Result<Vec<LessonOutcome>, TokenStoreError> {
+        let mut learner = self.learner();
+        let carry_out = |lesson: &Lesson| {
+            let (sample, relearn) = (&lesson.sample, lesson.relearn);
+            match lesson.instruction {
+                LearnInstruction::Learn(class) => LessonOutcome::Learned(self.learn_at(
+                    &mut learner,
+                    sample,
+                    class,
+                    relearn,
+                    lesson.time,
+                )),
+                LearnInstruction::Forget => {
+                    LessonOutcome::Forgotten(self.forget_locked(&mut learner, sample))
+                }
+            }
+        };
+        let outcomes = lessons.iter().map(carry_out).collect();
+        learner.pass_to(position);
+        self.keep_locked(&mut learner)?;
+        Ok(outcomes)
+    }
+
+    /// The position in the lessons of a cluster.
+    pub fn position(&self) -> Option<LessonPosition> {
+        self.learner().position
+    }
+
+    /// Whether a message was learned.
+    pub fn has_learned(&self, sample: &BayesSample) -> bool {
+        self.learner().find(sample).is_some()
+    }
+
+    fn learn_at(
+        &self,
+        learner: &mut LearnerState,
+        sample: &BayesSample,
+        class: Class,
+        relearn: Relearn,
+        now: u32,
+    ) -> Learned {
         let before = learner.find(sample);
         match before {
             Some((_, known)) if known == class || relearn == Relearn::Keep => {
                 return Learned::Before;
             }
-            Some((key, known)) => self.unlearn(&mut learner, sample, key, known),
+            Some((key, known)) => self.unlearn(learner, sample, key, known),
             None => {}
         }
-        let now = now_seconds();
         let time = sample
             .time
             .filter(|time| *time <= now.saturating_add(FUTURE_MAX_SECONDS))
@@ -101,11 +129,14 @@ impl Bayes {
         if !settings.enabled {
             return false;
         }
-        let mut learner = self.learner();
+        self.forget_locked(&mut self.learner(), sample)
+    }
+
+    fn forget_locked(&self, learner: &mut LearnerState, sample: &BayesSample) -> bool {
         let Some((key, class)) = learner.find(sample) else {
             return false;
         };
-        self.unlearn(&mut learner, sample, key, class);
+        self.unlearn(learner, sample, key, class);
         true
     }
 

@@ -36,8 +36,19 @@ pub enum LearnedRecord {
     Unlearned(MessageKey),
     /// The latest expiry.
     Expiry(ExpiryRecord),
+    /// The position in the lessons of a cluster.
+    Position(LessonPosition),
     /// All earlier records are void.
     Cleared,
+}
+
+/// A place in the lessons of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LessonPosition {
+    /// The number of the stream that has the lessons.
+    pub stream: u64,
+    /// The sequence of the last lesson that was carried out.
+    pub sequence: u64,
 }
 
 /// The result of the latest expiry.
@@ -67,6 +78,7 @@ const TOKEN: u8 = b't';
 const LEARNED: u8 = b'm';
 const TOTALS: u8 = b'n';
 const EXPIRY: u8 = b'e';
+const POSITION: u8 = b'p';
 
 impl LearnedRecord {
     /// The record as a row. Numbers are big-endian, in values as in keys.
@@ -103,6 +115,10 @@ impl LearnedRecord {
                 vec![EXPIRY],
                 words(&[expiry.time, expiry.age, expiry.removed]),
             ),
+            Self::Position(LessonPosition { stream, sequence }) => {
+                let value = [stream.to_be_bytes(), sequence.to_be_bytes()].concat();
+                RecordChange::Put(vec![POSITION], value)
+            }
             Self::Cleared => RecordChange::DeleteAll,
         }
     }
@@ -137,9 +153,19 @@ impl LearnedRecord {
                 let [time, age, removed] = numbers(value)?;
                 Some(Self::Expiry(ExpiryRecord { time, age, removed }))
             }
+            (&POSITION, []) => {
+                let (stream, sequence) = value.split_first_chunk()?;
+                Some(Self::Position(LessonPosition {
+                    stream: u64::from_be_bytes(*stream),
+                    sequence: u64::from_be_bytes(sequence.try_into().ok()?),
+                }))
+            }
             _ => None,
         }
     }
+
+    /// The key of the row of the position in the lessons of a cluster.
+    pub const POSITION_KEY: &[u8] = &[POSITION];
 }
 
 fn learned_key(key: MessageKey) -> Vec<u8> {
@@ -179,6 +205,9 @@ mod tests {
                 .prop_map(|(spam, ham)| LearnedRecord::Totals(Totals { spam, ham })),
             (token, 1u32.., any::<u32>(), any::<u32>()).prop_map(|(token, spam, ham, time)| {
                 LearnedRecord::Token(token, TokenCounts { spam, ham }, time)
+            }),
+            (any::<u64>(), any::<u64>()).prop_map(|(stream, sequence)| {
+                LearnedRecord::Position(LessonPosition { stream, sequence })
             }),
             (key, any::<bool>(), any::<u32>(), any::<Vec<u8>>()).prop_map(
                 |(key, spam, time, id)| LearnedRecord::Learned {

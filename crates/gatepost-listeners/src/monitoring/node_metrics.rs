@@ -54,6 +54,31 @@ pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     push_log(page, nodes);
     push_sessions(page, nodes);
     push_mail_and_announcements(page, nodes);
+    push_lessons(page, nodes);
+}
+
+fn push_lessons(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
+    page.value(
+        gauge(
+            "gatepost_backbone_lessons_unread",
+            "Lessons of Bayes of the cluster that this node has not carried out.",
+        ),
+        nodes.lessons_unread,
+    );
+    page.value(
+        gauge(
+            "gatepost_backbone_lessons_unsent",
+            "Messages that this node has learned automatically, and the cluster does not have yet.",
+        ),
+        nodes.lessons_unsent,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_lessons_dropped_total",
+            "Messages that were not learned automatically: too many waited for the cluster.",
+        ),
+        nodes.lessons_dropped,
+    );
 }
 
 fn push_mail_and_announcements(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {

@@ -185,7 +185,9 @@ impl SpamdConnection {
         let taught = taught.map_err(|error| SpamdFailure::temporary(&error.to_string()))?;
         let changed = taught.map_err(|error| match error {
             LearnFailure::Off => SpamdFailure::unavailable(&error.to_string()),
-            LearnFailure::NotKept(_) => SpamdFailure::temporary(&error.to_string()),
+            LearnFailure::NotKept(_) | LearnFailure::NotShared(_) => {
+                SpamdFailure::temporary(&error.to_string())
+            }
         })?;
         tracing::info!(target: "spamd", peer = %self.peer, changed, "taught: {instruction:?}");
         Ok(answer::of_tell(match (changed, instruction) {

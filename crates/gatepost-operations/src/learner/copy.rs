@@ -21,6 +21,7 @@ pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, Learnin
     Ok(Learning {
         bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
         reputation: Arc::new(ReputationTable::open(senders, settings.senders_max)?),
+        cluster: None,
     })
 }
 

@@ -26,6 +26,9 @@ impl LearnerThread {
         let thread = std::thread::Builder::new()
             .name("learner".to_owned())
             .spawn(move || {
+                if let Err(error) = learner.forget_refusals() {
+                    tracing::warn!(target: "rules", "{error}");
+                }
                 while ended.recv_timeout(queue::PERIOD) == Err(RecvTimeoutError::Timeout) {
                     let settings = || bayes_settings(&procedures);
                     report(learner.process_requests(settings), |count| {

@@ -5,6 +5,7 @@
 //! ([`Learner::open`]); another process submits its requests through a [`queue`] in the database,
 //! which the learner empties every few seconds.
 
+mod cluster;
 mod copy;
 mod learner_thread;
 mod lock;
@@ -12,16 +13,18 @@ pub mod queue;
 mod reputation_store;
 mod token_store;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use gatepost_learning::Learning;
 use gatepost_learning::bayes::{Bayes, BayesLimits, TokenStoreError};
+use gatepost_learning::lessons::SharedLessons;
 use gatepost_learning::reputation::{ReputationStoreError, ReputationTable};
+use gatepost_learning::{LearnFailure, Learning};
 use gatepost_rules::RulesSettings;
 use gatepost_store::{Store, StoreError};
 use parking_lot::Mutex;
 
+pub use cluster::{is_of_cluster, leave_cluster};
 pub use copy::copy;
 pub use learner_thread::LearnerThread;
 use lock::Lock;
@@ -44,6 +47,9 @@ pub enum LearningError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The message could not be learned.
+    #[error(transparent)]
+    Lesson(#[from] LearnFailure),
 }
 
 /// The learner of a data folder. The data learned so far is read when it is first needed: it may
@@ -53,6 +59,9 @@ pub struct Learner {
     /// Held while the data is read.
     reading: Mutex<LearningLimits>,
     store: Store,
+    folder: PathBuf,
+    /// The cluster, if there is one.
+    cluster: OnceLock<Arc<dyn SharedLessons>>,
     _lock: Lock,
 }
 
@@ -79,6 +88,8 @@ impl Learner {
                 senders_max: settings.senders_max,
             }),
             store: store.clone(),
+            folder: folder.to_owned(),
+            cluster: OnceLock::new(),
             _lock: lock,
         }))
     }
@@ -94,6 +105,7 @@ impl Learner {
         let learning = Learning {
             bayes: Arc::new(Bayes::open(tokens, limits.bayes)?),
             reputation: Arc::new(ReputationTable::open(senders, limits.senders_max)?),
+            cluster: self.cluster.get().cloned(),
         };
         Ok(self.learning.get_or_init(|| learning))
     }

@@ -1,16 +1,21 @@
 //! Requests of another process to the learner, as records of the database.
+//!
+//! A request that was processed is removed. In a cluster, one that the cluster did not take leaves
+//! the reason in its place, until the other process has read it ([`outcome`]).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gatepost_learning::Learning;
-use gatepost_learning::bayes::{BayesSample, BayesSettings, Class, Relearn};
-use gatepost_store::StoreChange;
+use gatepost_learning::bayes::{BayesSample, BayesSettings, Class};
+use gatepost_learning::{LearnFailure, Learning};
+use gatepost_store::{Store, StoreChange, StoreError};
 
 use super::{Learner, LearningError};
 
 const SPACE: &str = "learn-queue";
+/// The requests that were refused, with the reasons.
+const REFUSED_SPACE: &str = "learn-refused";
 
 /// The interval at which the learner reads the queue.
 pub const PERIOD: Duration = Duration::from_secs(2);
@@ -43,8 +48,8 @@ impl LearnRequest {
     }
 }
 
-/// The change that adds a request. Requests are processed in their order.
-pub fn add(request: LearnRequest, sample: &BayesSample) -> StoreChange {
+/// The key of a request, and the change that adds it. Requests are processed in their order.
+pub fn add(request: LearnRequest, sample: &BayesSample) -> (Bytes, StoreChange) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let time = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -56,11 +61,34 @@ pub fn add(request: LearnRequest, sample: &BayesSample) -> StoreChange {
     key.extend_from_slice(&process.to_be_bytes());
     let mut value = vec![request.letter()];
     value.extend(sample.to_bytes());
-    StoreChange::PutRecord {
+    let key = Bytes::from(key);
+    let change = StoreChange::PutRecord {
         space: SPACE,
-        key: key.into(),
+        key: key.clone(),
         value: value.into(),
+    };
+    (key, change)
+}
+
+/// The outcome of a request: `None` while it waits, otherwise the reason why it was refused, if it
+/// was.
+pub fn outcome(store: &Store, key: &[u8]) -> Result<Option<Result<(), String>>, StoreError> {
+    if store.record(SPACE, key)?.is_some() {
+        return Ok(None);
     }
+    let Some(reason) = store.record(REFUSED_SPACE, key)? else {
+        return Ok(Some(Ok(())));
+    };
+    Ok(Some(Err(String::from_utf8_lossy(&reason).into_owned())))
+}
+
+/// The change that removes a request that another process no longer waits for, with its outcome.
+pub fn withdraw(key: &Bytes) -> [StoreChange; 2] {
+    let of = |space| StoreChange::DeleteRecord {
+        space,
+        key: key.clone(),
+    };
+    [of(SPACE), of(REFUSED_SPACE)]
 }
 
 impl Learner {
@@ -79,8 +107,18 @@ impl Learner {
             return Ok(0);
         };
         let learning = self.learning()?;
-        for (_, value) in &requests {
-            process_one(learning, value, &settings);
+        let mut refused = None;
+        let mut changes = Vec::new();
+        for (key, value) in requests {
+            // Without its cluster, a server would wait for each of them.
+            if refused.is_none() {
+                refused = process_one(learning, &value, &settings).err();
+            }
+            changes.push(StoreChange::DeleteRecord {
+                space: SPACE,
+                key: key.clone(),
+            });
+            changes.extend(refused.as_ref().map(|reason| refusal(key, reason)));
         }
         if let Err(error) = self.keep() {
             // The requests stay in the queue; messages that are already learned are not learned
@@ -88,31 +126,53 @@ impl Learner {
             tracing::warn!(target: "rules", "{error}");
             return Ok(0);
         }
-        self.store
-            .submit(requests.into_iter().map(|(key, _)| done(key)))?;
-        Ok(count)
+        self.store.submit(changes)?;
+        match refused {
+            Some(reason) => Err(reason.into()),
+            None => Ok(count),
+        }
+    }
+
+    /// Removes the outcomes of an earlier run, for which no process waits any more.
+    pub(super) fn forget_refusals(&self) -> Result<(), LearningError> {
+        if self.store.records(REFUSED_SPACE, b"")?.is_empty() {
+            return Ok(());
+        }
+        self.store.submit([StoreChange::DeleteRecords {
+            space: REFUSED_SPACE,
+            prefix: Bytes::new(),
+        }])?;
+        Ok(())
     }
 }
 
-fn process_one(learning: &Learning, value: &[u8], settings: &BayesSettings) {
+fn process_one(
+    learning: &Learning,
+    value: &[u8],
+    settings: &BayesSettings,
+) -> Result<(), LearnFailure> {
     let request = value.split_first().and_then(|(letter, sample)| {
         Some((
             LearnRequest::from_letter(*letter)?,
             BayesSample::from_bytes(sample)?,
         ))
     });
-    let bayes = &learning.bayes;
     match request {
         Some((LearnRequest::Learn(class), sample)) => {
-            bayes.learn(&sample, class, Relearn::Change, settings);
+            learning.learn_sample(&sample, class, settings)?;
         }
         Some((LearnRequest::Forget, sample)) => {
-            bayes.forget(&sample, settings);
+            learning.forget_sample(&sample, settings)?;
         }
         None => tracing::warn!(target: "rules", "a request to learn cannot be read"),
     }
+    Ok(())
 }
 
-fn done(key: Bytes) -> StoreChange {
-    StoreChange::DeleteRecord { space: SPACE, key }
+fn refusal(key: Bytes, reason: &LearnFailure) -> StoreChange {
+    StoreChange::PutRecord {
+        space: REFUSED_SPACE,
+        key,
+        value: reason.to_string().into(),
+    }
 }

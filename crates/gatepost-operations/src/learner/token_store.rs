@@ -6,7 +6,7 @@ use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
 /// The space of the database's records.
-const SPACE: &str = "bayes";
+pub(super) const SPACE: &str = "bayes";
 
 /// The Bayes records in the database.
 pub(super) struct StoredTokens {

@@ -329,11 +329,22 @@ impl Procedures {
     ) -> Result<Result<bool, LearnFailure>, ProcedureCallError> {
         let (reply, answer) = oneshot::channel();
         let rules = self.rules();
+        let runtime = tokio::runtime::Handle::current();
         let job = Box::new(move || {
             // Done even if the caller no longer waits: the change was requested. Without rules,
             // dropping the reply channel reports that it was not done.
-            if let Some(rules) = rules.wait(RULES_WAIT_MAX) {
+            let Some(rules) = rules.wait(RULES_WAIT_MAX) else {
+                return;
+            };
+            let is_of_cluster = rules.learning().is_some_and(|one| one.cluster.is_some());
+            let learn = move || {
                 let _ = reply.send(rules.learn(&message.body, instruction));
+            };
+            if is_of_cluster {
+                // A cluster may let it wait, and scans need this thread.
+                runtime.spawn_blocking(learn);
+            } else {
+                learn();
             }
         });
         self.0

@@ -155,12 +155,12 @@ impl RuleSet {
         let message = self.remove_markup(message);
         let mail = self.configuration().scanned(&message, None);
         let changed = match instruction {
-            LearnInstruction::Learn(class) => match learning.learn(&mail, class, settings) {
+            LearnInstruction::Learn(class) => match learning.learn(&mail, class, settings)? {
                 Learned::New | Learned::Changed => true,
                 Learned::Before => false,
                 Learned::Off => return Err(LearnFailure::Off),
             },
-            LearnInstruction::Forget => learning.forget(&mail, settings),
+            LearnInstruction::Forget => learning.forget(&mail, settings)?,
         };
         learning.settle()?;
         Ok(changed)

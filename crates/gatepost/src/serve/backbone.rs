@@ -7,6 +7,7 @@ use gatepost_broker::Broker;
 use gatepost_gateway::{SHARED_SENDER_LISTS, SHARED_SENDERS};
 use gatepost_listeners::mqtt::UsersRights;
 use gatepost_message::NodeNumber;
+use gatepost_operations::learner::{self, Learner};
 use gatepost_store::{SharedSet, Store};
 use gatepost_topics::TopicRules;
 use gatepost_users::{SHARED_ACCESS, SHARED_PEPPER};
@@ -24,18 +25,22 @@ pub(crate) static SHARED_RECORDS: &[&SharedSet] = &[
 ];
 
 /// Prepares the backbone, where the config has a cluster: from now on, the cluster decides about
-/// the records that are shared. Otherwise, this server does, even if it was part of a cluster.
+/// the records that are shared, and about what is learned.
+/// Otherwise, this server does, even if it was part of a cluster.
 pub(super) async fn prepare(
     config: &Config,
     store: &Store,
+    learner: &Arc<Learner>,
 ) -> Result<Option<Backbone>, StartError> {
     let settings = &config.backbone;
     if !settings.is_set() {
         gatepost_backbone::leave_cluster(store).await?;
+        learner::leave_cluster(store).await?;
         return Ok(None);
     }
     let node = config.node().unwrap_or(NodeNumber::FIRST);
     let backbone = Backbone::new(settings, node, store, SHARED_RECORDS)?;
+    learner.share(backbone.share_learning(learner.clone()));
     Ok(Some(backbone))
 }
 

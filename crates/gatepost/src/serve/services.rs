@@ -72,13 +72,14 @@ impl Services {
     pub(super) async fn start(config: &Config, layers: &Layers) -> Result<Self, StartError> {
         let store = store::open(config)?;
         let learner = open_learner(&store, config)?;
+        // Before the learned data is read.
+        let backbone = backbone::prepare(config, &store, &learner).await?;
         let problems = RuleProblems::default();
         let rules = rules::deferred(&config.rules, &learner, &problems);
         if rules::are_needed(config) {
             rules.load();
         }
         let bans = Bans::open(&config.bans(), store.clone())?;
-        let backbone = backbone::prepare(config, &store).await?;
         let users = Users::open_with_bans(store.clone(), &config.access, bans.clone())?;
         let rights = mqtt::UsersRights(users.clone());
         let joined = backbone::open_broker(config, backbone, &store, &rights).await;

@@ -10,6 +10,7 @@ mod disaster;
 mod faults;
 mod groups;
 mod journal;
+mod learning;
 mod log;
 mod mail_freshness;
 mod mail_release;

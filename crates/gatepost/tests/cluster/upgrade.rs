@@ -16,19 +16,19 @@ const LATER: &str = "\u{2}later";
 const UNREADABLE: &str = "gatepost_backbone_unreadable ";
 
 /// Writes it to a subject; returns its sequence in the stream.
-fn write_later(nats: &Nats, subject: &str) -> u64 {
+pub(crate) fn write_later(nats: &Nats, subject: &str) -> u64 {
     let answer = nats.request(subject, LATER);
     let answer: serde_json::Value = serde_json::from_str(&answer).expect("an answer");
     answer["seq"].as_u64().expect("it is stored")
 }
 
-fn remove(nats: &Nats, stream: &str, sequence: u64) {
+pub(crate) fn remove(nats: &Nats, stream: &str, sequence: u64) {
     let subject = format!("$JS.API.STREAM.MSG.DELETE.{stream}");
     let answer = nats.request(&subject, &format!("{{\"seq\":{sequence}}}"));
     assert!(answer.contains("\"success\":true"), "{answer}");
 }
 
-fn await_unreadable(gateway: &Gateway, count: u64) {
+pub(crate) fn await_unreadable(gateway: &Gateway, count: u64) {
     await_some("it shows what it cannot read", || {
         (metric(gateway, UNREADABLE) == count).then_some(())
     });

@@ -1,10 +1,13 @@
 //! Learning from messages: directly in the database if no gateway is running with it, otherwise
-//! through the queue of the running gateway.
+//! through the queue of the running gateway. A gateway of a cluster answers each request, since
+//! only the cluster learns.
 //!
 //! Ctrl-C ends learning after the current message; earlier messages remain learned.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use bytes::Bytes;
 use gatepost_bench::interrupt;
 use gatepost_learning::Learning;
 use gatepost_learning::bayes::{BayesSample, Class, Learned, Relearn};
@@ -21,6 +24,8 @@ use crate::config::Config;
 
 /// The number of messages after which the learned data is stored.
 const KEEP_EVERY: usize = 500;
+/// The interval at which the gateway's answer is looked for.
+const ANSWER_READ_EVERY: Duration = Duration::from_millis(100);
 
 /// Learns or forgets the messages of the paths, in steps that are stored one by one.
 pub(super) fn learn(
@@ -28,13 +33,9 @@ pub(super) fn learn(
     config: &Config,
     store: &Store,
     learner: Option<&Learner>,
+    is_of_cluster: bool,
 ) -> Result<LearnOutcome, LearnError> {
-    let request = match (arguments.spam, arguments.ham, arguments.forget) {
-        (true, ..) => LearnRequest::Learn(Class::Spam),
-        (_, true, _) => LearnRequest::Learn(Class::Ham),
-        (.., true) => LearnRequest::Forget,
-        _ => return Err(LearnError::NoAction),
-    };
+    let request = request(arguments).ok_or(LearnError::NoAction)?;
     if arguments.paths.is_empty() {
         return Err(LearnError::NoPath);
     }
@@ -42,7 +43,13 @@ pub(super) fn learn(
     let learning = learner.map(Learner::learning).transpose()?;
     let progress = progress(&arguments.paths, arguments.quiet);
     let mut tally = LearnCounts::default();
-    let mut waiting: Vec<StoreChange> = Vec::new();
+    let mut requests = Requests {
+        config,
+        store,
+        is_of_cluster,
+        keys: Vec::new(),
+        changes: Vec::new(),
+    };
     if !arguments.paths.iter().any(|path| is_standard(path)) {
         // A read of the terminal does not end at the signal.
         interrupt::install();
@@ -63,22 +70,23 @@ pub(super) fn learn(
         let sample = BayesSample::of(&mail, &rules.learning_settings().bayes);
         match learning {
             Some(learning) => tally.learn(learning, request, &sample, &rules),
-            None => waiting.push(queue::add(request, &sample)),
+            None => requests.add(request, &sample),
         }
         tally.messages += 1;
         progress.inc(found.source_bytes);
         progress.set_message(format!("{} messages", tally.messages));
         if tally.messages % KEEP_EVERY == 0 {
-            keep(store, learner, &mut waiting)?;
+            keep(learner, &mut requests)?;
         }
     }
-    keep(store, learner, &mut waiting)?;
+    keep(learner, &mut requests)?;
     progress.finish_and_clear();
     if interrupt::is_signalled() {
         eprintln!("interrupted: the messages learned so far are kept");
     }
     if !arguments.quiet {
-        println!("{}", tally.summary(request, learner.is_some()));
+        let summary = tally.summary(request, learner.is_some(), is_of_cluster);
+        println!("{summary}");
         if let Some(learning) = learning {
             println!("{}", status(learning));
         }
@@ -90,18 +98,64 @@ pub(super) fn learn(
     })
 }
 
-/// Stores what has been learned, or submitted to the running gateway, so far.
-fn keep(
-    store: &Store,
-    learner: Option<&Learner>,
-    waiting: &mut Vec<StoreChange>,
-) -> Result<(), LearnError> {
-    if let Some(learner) = learner {
-        let kept = learner.keep().and_then(|()| learner.settle());
-        return Ok(kept?);
+const fn request(arguments: &LearnArguments) -> Option<LearnRequest> {
+    match (arguments.spam, arguments.ham, arguments.forget) {
+        (true, ..) => Some(LearnRequest::Learn(Class::Spam)),
+        (_, true, _) => Some(LearnRequest::Learn(Class::Ham)),
+        (.., true) => Some(LearnRequest::Forget),
+        _ => None,
     }
-    let ticket = store.submit(std::mem::take(waiting))?;
-    Ok(wait(&ticket)?)
+}
+
+/// Stores what has been learned, or submitted to the running gateway, so far.
+fn keep(learner: Option<&Learner>, requests: &mut Requests<'_>) -> Result<(), LearnError> {
+    match learner {
+        Some(learner) => Ok(learner.keep().and_then(|()| learner.settle())?),
+        None => requests.submit(),
+    }
+}
+
+/// Requests to the running gateway that were not submitted yet.
+struct Requests<'a> {
+    config: &'a Config,
+    store: &'a Store,
+    is_of_cluster: bool,
+    keys: Vec<Bytes>,
+    changes: Vec<StoreChange>,
+}
+
+impl Requests<'_> {
+    fn add(&mut self, request: LearnRequest, sample: &BayesSample) {
+        let (key, change) = queue::add(request, sample);
+        self.keys.push(key);
+        self.changes.push(change);
+    }
+
+    /// Submits the requests; in a cluster, waits until each was carried out.
+    fn submit(&mut self) -> Result<(), LearnError> {
+        let keys = std::mem::take(&mut self.keys);
+        let submitted = self.store.submit(std::mem::take(&mut self.changes))?;
+        wait(&submitted)?;
+        if !self.is_of_cluster {
+            return Ok(());
+        }
+        let refused = keys.iter().find_map(|key| self.answer(key).err());
+        let withdrawn = self.store.submit(keys.iter().flat_map(queue::withdraw))?;
+        wait(&withdrawn)?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn answer(&self, key: &Bytes) -> Result<(), LearnError> {
+        loop {
+            match queue::outcome(self.store, key)? {
+                Some(outcome) => return outcome.map_err(LearnError::Refused),
+                None if !Store::is_served(&self.config.data) => {
+                    return Err(LearnError::Refused("the gateway has ended".to_owned()));
+                }
+                None => std::thread::sleep(ANSWER_READ_EVERY),
+            }
+        }
+    }
 }
 
 /// The results of the messages.
@@ -141,7 +195,14 @@ impl LearnCounts {
         }
     }
 
-    fn summary(&self, request: LearnRequest, is_learner: bool) -> String {
+    fn summary(&self, request: LearnRequest, is_learner: bool, is_of_cluster: bool) -> String {
+        if !is_learner && is_of_cluster {
+            let count = self.messages;
+            return match request {
+                LearnRequest::Forget => format!("{count} messages forgotten in the cluster"),
+                LearnRequest::Learn(_) => format!("{count} messages learned in the cluster"),
+            };
+        }
         if !is_learner {
             let count = self.messages;
             return format!("{count} messages submitted to the running gateway");

@@ -95,6 +95,13 @@ enum LearnError {
     NoPath,
     #[error("the gateway is running with this data folder: stop it to {0}")]
     Serving(&'static str),
+    #[error("a cluster learns only from a gateway that is running: start it, or use another node")]
+    NotServing,
+    #[error("this server belongs to a cluster, which decides what is learned: see docs/cluster.md")]
+    OfCluster,
+    /// The gateway's reason.
+    #[error("{0}")]
+    Refused(String),
     #[error("{path}: {cause}")]
     Backup {
         path: String,
@@ -115,10 +122,12 @@ impl LearnError {
         const EXIT_DATA: u8 = 65;
         const EXIT_TEMPORARY: u8 = 75;
         match self {
-            Self::NoAction | Self::NoPath => EXIT_USAGE,
+            Self::NoAction | Self::NoPath | Self::OfCluster => EXIT_USAGE,
             Self::Backup { .. } => EXIT_DATA,
-            Self::Serving(_) => EXIT_TEMPORARY,
-            Self::Store(_) | Self::Database(_) | Self::Learning(_) => EXIT_UNAVAILABLE,
+            Self::Serving(_) | Self::NotServing => EXIT_TEMPORARY,
+            Self::Refused(_) | Self::Store(_) | Self::Database(_) | Self::Learning(_) => {
+                EXIT_UNAVAILABLE
+            }
         }
     }
 }
@@ -164,6 +173,9 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<LearnOutcome, Le
     let done = if let Some(path) = &arguments.export {
         export(&known()?, path).map(complete)
     } else if let Some(path) = &arguments.import {
+        if config.backbone.is_set() {
+            return Err(LearnError::OfCluster);
+        }
         import(learner_for("import")?, path, arguments.quiet).map(complete)
     } else if let Some(senders) = arguments.senders() {
         change_sender(learner_for("change a sender")?, senders, arguments.quiet).map(complete)
@@ -171,7 +183,11 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<LearnOutcome, Le
         println!("{}", status(&known()?));
         Ok(LearnOutcome::Complete)
     } else {
-        messages::learn(arguments, config, &store, learner.as_ref())
+        let is_of_cluster = config.backbone.is_set() || learner::is_of_cluster(&store)?;
+        match &learner {
+            Some(_) if is_of_cluster => Err(LearnError::NotServing),
+            learner => messages::learn(arguments, config, &store, learner.as_ref(), is_of_cluster),
+        }
     };
     store.close();
     done

@@ -1,7 +1,7 @@
 //! `--learned`: scans with the learned data of the data folder, and stores their additions.
 
 use gatepost_learning::Learning;
-use gatepost_operations::learner::{Learner, LearningError};
+use gatepost_operations::learner::{self, Learner, LearningError};
 use gatepost_store::{Store, StoreError};
 
 use crate::cli::database::{self, NoDatabase};
@@ -12,6 +12,8 @@ use crate::config::Config;
 pub(super) enum LearnedError {
     #[error("the gateway is running with this data folder: send it the message instead (spamc)")]
     Serving,
+    #[error("a server of a cluster learns while it runs: send it the message instead (spamc)")]
+    OfCluster,
     #[error(transparent)]
     Database(#[from] NoDatabase),
     #[error(transparent)]
@@ -30,6 +32,9 @@ impl LearnedState {
     pub(super) fn open(config: &Config) -> Result<Self, LearnedError> {
         database::announce(config, false)?;
         let store = Store::open_secondary(&config.data, &config.store)?;
+        if config.backbone.is_set() || learner::is_of_cluster(&store)? {
+            return Err(LearnedError::OfCluster);
+        }
         match Learner::open(&config.data, &store, &config.rules)? {
             Some(learner) => Ok(Self { store, learner }),
             None => Err(LearnedError::Serving),

@@ -1,0 +1,213 @@
+//! The stream of lessons at the engine: what is written to it, and questions to its leader.
+
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
+use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType, Stream};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use gatepost_learning::bayes::LessonPosition;
+use gatepost_message::MessageId;
+
+use super::snapshot::SnapshotNote;
+use crate::error::BackboneError;
+use crate::settings::BackboneSettings;
+use crate::stream_creation::{make_stream, new_number, number_in};
+use crate::subjects::Subjects;
+
+/// The bytes of a piece of a snapshot. NATS servers take 1 MB by default.
+const PIECE_BYTES_MAX: usize = 512 * 1024;
+/// The time for one answer of the engine.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The last complete snapshot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoredSnapshot {
+    pub(super) note: SnapshotNote,
+    /// The sequence of its note.
+    pub(super) noted_at: u64,
+}
+
+/// The stream, over one connection.
+#[derive(Clone)]
+pub(crate) struct LessonStream {
+    context: Context,
+    stream: Stream,
+    subjects: Subjects,
+    /// The number of the stream, which no stream of the same name had before.
+    pub(super) number: u64,
+}
+
+impl LessonStream {
+    /// The stream, which is made if it is not there.
+    pub(super) async fn open(
+        mut context: Context,
+        subjects: &Subjects,
+        settings: &BackboneSettings,
+    ) -> Result<Self, BackboneError> {
+        let config = Config {
+            name: subjects.stream("LEARNED"),
+            description: Some("the lessons of a Gatepost cluster".to_owned()),
+            subjects: vec![subjects.learned()],
+            storage: StorageType::File,
+            num_replicas: usize::from(settings.replicas),
+            allow_direct: true,
+            metadata: new_number(),
+            ..Config::default()
+        };
+        context.set_timeout(ANSWERED_WITHIN);
+        let stream = make_stream(&context, config).await?;
+        let number = number_in(stream.cached_info());
+        Ok(Self {
+            context,
+            stream,
+            subjects: subjects.clone(),
+            number,
+        })
+    }
+
+    /// The last sequence. Fails if the stream is no longer there, or if there is another one in its
+    /// place.
+    pub(super) async fn last_sequence(&self) -> Result<u64, BackboneError> {
+        let info = self.stream.get_info().await.map_err(failed)?;
+        if number_in(&info) != self.number {
+            return Err(failed("another stream has taken its place"));
+        }
+        Ok(info.state.last_sequence)
+    }
+
+    /// Sends a lesson; the engine acknowledges it afterwards.
+    pub(super) async fn send(&self, lesson: Bytes) -> Result<PublishAckFuture, BackboneError> {
+        let sent = self.context.publish(self.subjects.lessons(), lesson);
+        sent.await.map_err(failed)
+    }
+
+    /// The last complete snapshot, at the leader of the engine.
+    pub(super) async fn snapshot(&self) -> Result<Option<StoredSnapshot>, BackboneError> {
+        let subject = self.subjects.learned_snapshots();
+        let last = self.stream.get_last_raw_message_by_subject(&subject).await;
+        let message = match last {
+            Ok(message) => message,
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(Some(StoredSnapshot {
+            note: read_note(message.payload)?,
+            noted_at: message.sequence,
+        }))
+    }
+
+    /// The learned data of a snapshot.
+    pub(super) async fn read_snapshot(&self, note: SnapshotNote) -> Result<Vec<u8>, BackboneError> {
+        let config = OrderedConfig {
+            filter_subject: self.subjects.learned_snapshot(note.number),
+            ..OrderedConfig::default()
+        };
+        let consumer = self.stream.create_consumer(config).await.map_err(failed)?;
+        let mut messages = consumer.messages().await.map_err(failed)?;
+        let mut backup = Vec::new();
+        for _ in 0..note.pieces {
+            let next = tokio::time::timeout(ANSWERED_WITHIN, messages.next()).await;
+            // A later snapshot may have replaced it.
+            let next = next.map_err(|_| failed("a snapshot ends too early"))?;
+            let piece = next.ok_or_else(|| failed("a snapshot ended"))?;
+            backup.extend_from_slice(&piece.map_err(failed)?.payload);
+        }
+        Ok(backup)
+    }
+
+    /// Writes a snapshot that has the lessons up to a sequence, if `earlier` is still the last one,
+    /// and removes what it replaces. False if another node was first.
+    pub(super) async fn write_snapshot(
+        &self,
+        backup: &[u8],
+        sequence: u64,
+        earlier: Option<StoredSnapshot>,
+    ) -> Result<bool, BackboneError> {
+        let number = MessageId::next().number();
+        let subject = self.subjects.learned_snapshot(number);
+        let mut note = SnapshotNote {
+            number,
+            sequence,
+            pieces: 0,
+        };
+        let mut first_piece = None;
+        for piece in backup.chunks(PIECE_BYTES_MAX) {
+            let piece = Bytes::copy_from_slice(piece);
+            let sent = self.context.publish(subject.clone(), piece).await;
+            let stored = sent.map_err(failed)?.await.map_err(failed)?;
+            first_piece.get_or_insert(stored.sequence);
+            note.pieces += 1;
+        }
+        let expected = earlier.map_or(0, |earlier| earlier.noted_at);
+        let message = PublishMessage::build()
+            .expected_last_subject_sequence(expected)
+            .payload(note.encode());
+        let notes = self.subjects.learned_snapshots();
+        let sent = self.context.send_publish(notes, message).await;
+        let noted_at = match async { sent?.await }.await {
+            Ok(stored) => stored.sequence,
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
+                let purge = self.stream.purge().filter(subject);
+                purge.await.map_err(failed)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        self.remove_before(sequence + 1, self.subjects.lessons())
+            .await?;
+        let snapshots = self.subjects.learned_snapshot_pieces();
+        self.remove_before(first_piece.unwrap_or(noted_at), snapshots)
+            .await?;
+        self.remove_before(noted_at, self.subjects.learned_snapshots())
+            .await?;
+        Ok(true)
+    }
+
+    async fn remove_before(&self, sequence: u64, subjects: String) -> Result<(), BackboneError> {
+        let purge = self.stream.purge().filter(subjects).sequence(sequence);
+        purge.await.map(drop).map_err(failed)
+    }
+
+    /// Reads the lessons after this sequence, in order, and the notes of snapshots among them.
+    pub(super) async fn messages_after(&self, sequence: u64) -> Result<Ordered, BackboneError> {
+        let config = OrderedConfig {
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: sequence + 1,
+            },
+            filter_subjects: vec![self.subjects.lessons(), self.subjects.learned_snapshots()],
+            ..OrderedConfig::default()
+        };
+        let consumer = self.stream.create_consumer(config).await;
+        consumer.map_err(failed)?.messages().await.map_err(failed)
+    }
+
+    /// Whether a message of this subject is a lesson.
+    pub(super) fn is_lesson(&self, subject: &str) -> bool {
+        subject == self.subjects.lessons()
+    }
+
+    /// The place of a sequence.
+    pub(super) const fn position(&self, sequence: u64) -> LessonPosition {
+        LessonPosition {
+            stream: self.number,
+            sequence,
+        }
+    }
+}
+
+/// The note of a snapshot. A node that passed over it would not know what its cluster has learned.
+pub(super) fn read_note(message: Bytes) -> Result<SnapshotNote, BackboneError> {
+    let read = SnapshotNote::read(message);
+    read.map_err(|error| BackboneError::unreadable("a snapshot of what was learned", error))
+}
+
+pub(super) fn failed(error: impl ToString) -> BackboneError {
+    BackboneError::request("using the lessons of the cluster", error)
+}
