@@ -322,6 +322,9 @@ impl FaultyCluster {
                 thread::sleep(RETRY_EVERY);
             }
         }
+        if !self.present.has_everything() || !self.absent.has_everything() {
+            println!("not everything has arrived:\n{}", self.machines.report());
+        }
         self.present.check("present", &self.publishers);
         self.absent.check("absent", &self.publishers);
     }
