@@ -50,6 +50,8 @@ pub(super) fn two_nodes(nats: &Nats) -> ([TempDir; 2], Gateway, Gateway) {
     let folders = [folder_with_users(), folder()];
     let one = start(&nats.settings(1), folders[0].path());
     let two = start(&nats.settings(2), folders[1].path());
+    // It gets the users a moment later.
+    assert_eq!(count(&two, "anna"), 0);
     (folders, one, two)
 }
 
@@ -162,6 +164,8 @@ fn mail_is_in_its_mailbox_on_all_nodes() {
     let one = start(&settings[0], folders[0].path());
     let two = start(&settings[1], folders[1].path());
     let three = start(&settings[2], folders[2].path());
+    // They get the users a moment later.
+    assert_eq!([&two, &three].map(|node| count(node, "anna")), [0, 0]);
     deliver(&one, ANNA, ".a dot\nshort");
     // Every 250 is followed by the next node at once.
     Pop3::open(&two, "anna", 1).quit();
