@@ -96,6 +96,12 @@ pub(crate) fn await_joined_on(host: &Host, gateway: &Gateway, others: u64) {
     });
 }
 
+/// Waits until a server that has joined has added its users to those of the cluster.
+pub(crate) fn await_users_added(first: &Gateway) {
+    let said = "were added to those of the cluster";
+    await_some(said, || first.log().contains(said).then_some(()));
+}
+
 /// Two nodes that know each other.
 pub(crate) fn two_nodes(nats: &Nats) -> (Gateway, Gateway) {
     let (one, two) = (node(nats, 1), node(nats, 2));
