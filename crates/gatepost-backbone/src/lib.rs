@@ -61,6 +61,7 @@ mod node_stream;
 mod node_streams;
 mod outgoing;
 mod passing_on;
+mod piece_size;
 mod question_state;
 mod receiving;
 mod records;

@@ -26,10 +26,10 @@ use crate::log::entry::{self, EntryContent, EntryPublication};
 use crate::log::identity::LogIdentity;
 use crate::log::position::LogPosition;
 use crate::log::{Partition, kept};
-use crate::log_streams::LogStream;
 use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
+use crate::stream_creation::NumberedStream;
 use crate::unreadable::READ_AGAIN_EVERY;
 
 /// Entries that are delivered before they are stored.
@@ -56,7 +56,7 @@ pub(crate) async fn read(
     shared: Arc<Shared>,
     broker: Broker,
     context: Context,
-    stream: LogStream,
+    stream: NumberedStream,
     partition: Arc<Partition>,
 ) -> BackboneError {
     loop {
@@ -102,7 +102,7 @@ fn failed(error: impl ToString) -> ReadEnd {
 }
 
 impl PartitionReader {
-    async fn run(&mut self, stream: &LogStream) -> ReadEnd {
+    async fn run(&mut self, stream: &NumberedStream) -> ReadEnd {
         match self.try_run(stream).await {
             Ok(()) => ReadEnd::Engine(BackboneError::Lost("the log ended".to_owned())),
             // What was delivered is stored with its position, as at any end of a batch.
@@ -114,8 +114,8 @@ impl PartitionReader {
         }
     }
 
-    async fn try_run(&mut self, log: &LogStream) -> Result<(), ReadEnd> {
-        let LogStream { stream, number } = log;
+    async fn try_run(&mut self, log: &NumberedStream) -> Result<(), ReadEnd> {
+        let NumberedStream { stream, number } = log;
         let number = *number;
         self.settle_all().await?;
         self.groups.load(number).map_err(ReadEnd::Store)?;

@@ -4,42 +4,29 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType, Stream};
-use gatepost_message::MessageId;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 
 use crate::error::BackboneError;
 use crate::shared::Shared;
-use crate::stream_creation::make_stream;
+use crate::stream_creation::NumberedStream;
 
 /// The time for which the engine remembers the message ids of entries.
 const DUPLICATE_WINDOW: Duration = Duration::from_mins(10);
 /// The keys of a stream's metadata.
 const PARTITIONS: &str = "gatepost.partitions";
 const LEVELS: &str = "gatepost.partition_levels";
-/// The number of this stream, which no stream of the same name had before. The engine's time of
-/// creation is not the same on all its servers at any time.
-const NUMBER: &str = "gatepost.stream";
-
-/// A stream of the log.
-pub(crate) struct LogStream {
-    pub(crate) stream: Stream,
-    pub(crate) number: u64,
-}
 
 /// The streams, which are made if they are not there. A cluster with another number of partitions
 /// is refused: topics would be in different ones.
 pub(crate) async fn open(
     shared: &Shared,
     context: &Context,
-) -> Result<Vec<LogStream>, BackboneError> {
+) -> Result<Vec<NumberedStream>, BackboneError> {
     let mut streams = Vec::new();
     for number in 1..=shared.settings.partitions {
-        let stream = make_stream(context, config(shared, number)).await?;
-        let metadata = &stream.cached_info().config.metadata;
-        check(shared, metadata)?;
-        let number = metadata.get(NUMBER).and_then(|text| text.parse().ok());
-        let number = number.unwrap_or_default();
-        streams.push(LogStream { stream, number });
+        let log = NumberedStream::open(context, config(shared, number)).await?;
+        check(shared, &log.stream.cached_info().config.metadata)?;
+        streams.push(log);
     }
     Ok(streams)
 }
@@ -49,7 +36,6 @@ fn config(shared: &Shared, number: u16) -> Config {
     let metadata = [
         (PARTITIONS, settings.partitions.to_string()),
         (LEVELS, settings.partition_levels.to_string()),
-        (NUMBER, MessageId::next().number().to_string()),
     ];
     Config {
         name: shared.subjects.stream(&format!("P{number}")),

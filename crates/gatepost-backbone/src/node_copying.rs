@@ -21,16 +21,13 @@ use crate::node_stream::copy::NextCopy;
 use crate::node_stream::message::{MessageKind, StreamMessage};
 use crate::node_stream::snapshot;
 use crate::node_streams;
+use crate::piece_size::piece_bytes_max;
 use crate::shared::Shared;
 
 /// The time for an acknowledgement.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 /// The pause after a message whose acknowledgement was lost: an election takes seconds.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
-/// The body of a message, if the NATS servers take so much.
-const BODY_BYTES_MAX: usize = 512 * 1024;
-/// The other bytes of a message, at most.
-const HEAD_BYTES_MAX: usize = 256;
 /// Attempts to append a message after which the failure is logged.
 const SILENT_ATTEMPTS: u32 = 25;
 /// Bytes after a snapshot that a later snapshot replaces, at least.
@@ -170,10 +167,7 @@ impl NodeStreamWriter {
         if bytes.is_empty() {
             return Ok(());
         }
-        let accepted = self.context.client().server_info().max_payload;
-        let body_max = BODY_BYTES_MAX
-            .min(accepted.saturating_sub(HEAD_BYTES_MAX))
-            .max(1);
+        let body_max = piece_bytes_max(&self.context.client());
         while bytes.len() > body_max {
             let part = bytes.split_to(body_max);
             self.append(MessageKind::Part, part).await?;

@@ -21,7 +21,7 @@ use crate::error::BackboneError;
 use crate::group_announcing;
 use crate::learned::following::LessonFollower;
 use crate::log_reading;
-use crate::log_streams::{self, LogStream};
+use crate::log_streams;
 use crate::log_writing;
 use crate::mail::following::MailFollower;
 use crate::members;
@@ -38,6 +38,7 @@ use crate::records::following::RecordsFollower;
 use crate::retained_stream;
 use crate::sending;
 use crate::shared::Shared;
+use crate::stream_creation::NumberedStream;
 
 /// The pause after a connection that failed; each is twice the last one.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
@@ -121,7 +122,7 @@ struct ClusterSession {
     /// The stream of retained messages.
     stream: Stream,
     /// The streams of the log.
-    log: Vec<LogStream>,
+    log: Vec<NumberedStream>,
     /// The stream of this node, if others adopt its sessions.
     own_stream: Option<Stream>,
     /// The nodes that have the sessions.
@@ -382,7 +383,7 @@ fn follow_log(
     shared: &Arc<Shared>,
     broker: &Broker,
     context: &Context,
-    streams: Vec<LogStream>,
+    streams: Vec<NumberedStream>,
     tasks: &mut ConnectionTasks,
 ) {
     for (partition, stream) in shared.log.partitions.iter().zip(streams) {

@@ -111,10 +111,10 @@ async fn join(
         let last = stream.last_sequence().await?;
         let known = blocking(learned, |learned| learned.position()).await?;
         // A stream that ends earlier was restored from a backup.
-        let known = known.filter(|known| known.stream == stream.number && known.sequence <= last);
+        let known = known.filter(|known| known.stream == stream.number() && known.sequence <= last);
         let Some(snapshot) = stream.snapshot().await? else {
             let (backup, _) = blocking(learned, |learned| learned.export()).await?;
-            if stream.write_snapshot(&backup, last, None).await? {
+            if stream.write_snapshot(backup.into(), last, None).await? {
                 let position = stream.position(last);
                 blocking(learned, move |learned| learned.apply(&[], position)).await?;
                 tracing::info!(target: "backbone",
@@ -142,9 +142,12 @@ async fn write_snapshot(reader: &mut LessonReader) -> Result<(), BackboneError> 
     // Only this task carries out lessons, so the data has those up to the last one that was read.
     let sequence = position.map_or(reader.read, |position| position.sequence);
     let earlier = Some(reader.snapshot);
-    let written = reader.stream.write_snapshot(&backup, sequence, earlier);
+    let bytes = backup.len();
+    let written = reader
+        .stream
+        .write_snapshot(backup.into(), sequence, earlier);
     let is_first = written.await?;
-    tracing::debug!(target: "backbone", is_first, sequence, bytes = backup.len(),
+    tracing::debug!(target: "backbone", is_first, sequence, bytes,
         "a snapshot of what was learned");
     if let Some(snapshot) = reader.stream.snapshot().await? {
         reader.snapshot = snapshot;

@@ -7,7 +7,7 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType, Stream};
+use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use gatepost_learning::bayes::LessonPosition;
@@ -15,12 +15,11 @@ use gatepost_message::MessageId;
 
 use super::snapshot::SnapshotNote;
 use crate::error::BackboneError;
+use crate::piece_size::piece_bytes_max;
 use crate::settings::BackboneSettings;
-use crate::stream_creation::{make_stream, new_number, number_in};
+use crate::stream_creation::NumberedStream;
 use crate::subjects::Subjects;
 
-/// The bytes of a piece of a snapshot. NATS servers take 1 MB by default.
-const PIECE_BYTES_MAX: usize = 512 * 1024;
 /// The time for one answer of the engine.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -36,10 +35,8 @@ pub(super) struct StoredSnapshot {
 #[derive(Clone)]
 pub(crate) struct LessonStream {
     context: Context,
-    stream: Stream,
+    numbered: NumberedStream,
     subjects: Subjects,
-    /// The number of the stream, which no stream of the same name had before.
-    pub(super) number: u64,
 }
 
 impl LessonStream {
@@ -56,28 +53,26 @@ impl LessonStream {
             storage: StorageType::File,
             num_replicas: usize::from(settings.replicas),
             allow_direct: true,
-            metadata: new_number(),
             ..Config::default()
         };
         context.set_timeout(ANSWERED_WITHIN);
-        let stream = make_stream(&context, config).await?;
-        let number = number_in(stream.cached_info());
         Ok(Self {
+            numbered: NumberedStream::open(&context, config).await?,
             context,
-            stream,
             subjects: subjects.clone(),
-            number,
         })
+    }
+
+    /// The number of the stream.
+    pub(super) const fn number(&self) -> u64 {
+        self.numbered.number
     }
 
     /// The last sequence. Fails if the stream is no longer there, or if there is another one in its
     /// place.
     pub(super) async fn last_sequence(&self) -> Result<u64, BackboneError> {
-        let info = self.stream.get_info().await.map_err(failed)?;
-        if number_in(&info) != self.number {
-            return Err(failed("another stream has taken its place"));
-        }
-        Ok(info.state.last_sequence)
+        let state = self.numbered.state().await.map_err(failed)?;
+        Ok(state.last_sequence)
     }
 
     /// Sends a lesson; the engine acknowledges it afterwards.
@@ -89,7 +84,11 @@ impl LessonStream {
     /// The last complete snapshot, at the leader of the engine.
     pub(super) async fn snapshot(&self) -> Result<Option<StoredSnapshot>, BackboneError> {
         let subject = self.subjects.learned_snapshots();
-        let last = self.stream.get_last_raw_message_by_subject(&subject).await;
+        let last = self
+            .numbered
+            .stream
+            .get_last_raw_message_by_subject(&subject)
+            .await;
         let message = match last {
             Ok(message) => message,
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
@@ -109,7 +108,12 @@ impl LessonStream {
             filter_subject: self.subjects.learned_snapshot(note.number),
             ..OrderedConfig::default()
         };
-        let consumer = self.stream.create_consumer(config).await.map_err(failed)?;
+        let consumer = self
+            .numbered
+            .stream
+            .create_consumer(config)
+            .await
+            .map_err(failed)?;
         let mut messages = consumer.messages().await.map_err(failed)?;
         let mut backup = Vec::new();
         for _ in 0..note.pieces {
@@ -126,7 +130,7 @@ impl LessonStream {
     /// and removes what it replaces. False if another node was first.
     pub(super) async fn write_snapshot(
         &self,
-        backup: &[u8],
+        mut backup: Bytes,
         sequence: u64,
         earlier: Option<StoredSnapshot>,
     ) -> Result<bool, BackboneError> {
@@ -138,8 +142,9 @@ impl LessonStream {
             pieces: 0,
         };
         let mut first_piece = None;
-        for piece in backup.chunks(PIECE_BYTES_MAX) {
-            let piece = Bytes::copy_from_slice(piece);
+        let bytes_max = piece_bytes_max(&self.context.client());
+        while !backup.is_empty() {
+            let piece = backup.split_to(bytes_max.min(backup.len()));
             let sent = self.context.publish(subject.clone(), piece).await;
             let stored = sent.map_err(failed)?.await.map_err(failed)?;
             first_piece.get_or_insert(stored.sequence);
@@ -154,7 +159,7 @@ impl LessonStream {
         let noted_at = match async { sent?.await }.await {
             Ok(stored) => stored.sequence,
             Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
-                let purge = self.stream.purge().filter(subject);
+                let purge = self.numbered.stream.purge().filter(subject);
                 purge.await.map_err(failed)?;
                 return Ok(false);
             }
@@ -171,7 +176,12 @@ impl LessonStream {
     }
 
     async fn remove_before(&self, sequence: u64, subjects: String) -> Result<(), BackboneError> {
-        let purge = self.stream.purge().filter(subjects).sequence(sequence);
+        let purge = self
+            .numbered
+            .stream
+            .purge()
+            .filter(subjects)
+            .sequence(sequence);
         purge.await.map(drop).map_err(failed)
     }
 
@@ -184,7 +194,7 @@ impl LessonStream {
             filter_subjects: vec![self.subjects.lessons(), self.subjects.learned_snapshots()],
             ..OrderedConfig::default()
         };
-        let consumer = self.stream.create_consumer(config).await;
+        let consumer = self.numbered.stream.create_consumer(config).await;
         consumer.map_err(failed)?.messages().await.map_err(failed)
     }
 
@@ -196,7 +206,7 @@ impl LessonStream {
     /// The place of a sequence.
     pub(super) const fn position(&self, sequence: u64) -> LessonPosition {
         LessonPosition {
-            stream: self.number,
+            stream: self.number(),
             sequence,
         }
     }

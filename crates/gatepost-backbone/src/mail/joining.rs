@@ -39,10 +39,10 @@ pub(super) async fn join(
     store.flush().await;
     let contents = mail_stream.contents().await?;
     let known = blocking(store, MailPosition::stored).await?;
-    let known = known.filter(|known| known.stream == mail_stream.number);
+    let known = known.filter(|known| known.stream == mail_stream.number());
     let is_continued = known.is_some_and(|known| known.sequence <= contents.last_sequence);
     let position = known.filter(|_| is_continued).unwrap_or(MailPosition {
-        stream: mail_stream.number,
+        stream: mail_stream.number(),
         sequence: 0,
     });
     let was_restored = known.is_some() && !is_continued;
@@ -51,7 +51,7 @@ pub(super) async fn join(
         stored,
         &contents,
         |name| mail_stream.subject(name),
-        (!was_restored).then_some(mail_stream.number),
+        (!was_restored).then_some(mail_stream.number()),
     );
     remove_gone(store, mail_stream, differences.gone).await?;
     add_own(store, mail_stream, differences.own).await?;

@@ -105,7 +105,7 @@ impl MailReader {
                 match self.assembly.take(sequence, piece) {
                     Some(MailEvent::Added(name, mail)) => {
                         self.changes
-                            .extend(add_mail(&name, mail, self.stream.number));
+                            .extend(add_mail(&name, mail, self.stream.number()));
                     }
                     Some(MailEvent::Removed(name)) => self.changes.extend(remove_mail(&name)),
                     None => {}

@@ -8,7 +8,7 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType, Stream};
+use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{HeaderMap, Request, header};
 use bytes::Bytes;
@@ -17,14 +17,11 @@ use gatepost_message::MessageId;
 
 use super::piece::{MailName, MailPiece};
 use crate::error::BackboneError;
+use crate::piece_size::piece_bytes_max;
 use crate::settings::BackboneSettings;
-use crate::stream_creation::{make_stream, new_number, number_in};
+use crate::stream_creation::NumberedStream;
 use crate::subjects::Subjects;
 
-/// The most bytes of a mail in one message. NATS servers take 1 MB by default.
-const PIECE_BYTES_MAX: usize = 512 * 1024;
-/// The part of a message that is not the mail: headers, and the head of a piece.
-const OVERHEAD_BYTES: usize = 1024;
 /// After so many pieces, the engine's answer is waited for, so that few wait in its queue.
 const PIECES_WITHOUT_ANSWER: usize = 16;
 /// The time for one answer of the engine.
@@ -72,10 +69,8 @@ pub(super) struct StreamContents {
 #[derive(Clone)]
 pub(crate) struct MailStream {
     context: Context,
-    stream: Stream,
+    numbered: NumberedStream,
     subjects: Subjects,
-    /// The number of the stream.
-    pub(super) number: u64,
 }
 
 impl MailStream {
@@ -95,18 +90,19 @@ impl MailStream {
             allow_rollup: true,
             allow_message_ttl: true,
             allow_atomic_publish: true,
-            metadata: new_number(),
             ..Config::default()
         };
         context.set_timeout(ANSWERED_WITHIN);
-        let stream = make_stream(&context, config).await?;
-        let number = number_in(stream.cached_info());
         Ok(Self {
+            numbered: NumberedStream::open(&context, config).await?,
             context,
-            stream,
             subjects: subjects.clone(),
-            number,
         })
+    }
+
+    /// The number of the stream.
+    pub(super) const fn number(&self) -> u64 {
+        self.numbered.number
     }
 
     pub(super) fn subject(&self, name: &MailName) -> String {
@@ -116,11 +112,8 @@ impl MailStream {
     /// Fails if the stream is no longer there, or if there is another one in its place; returns its
     /// bytes.
     pub(super) async fn check(&self) -> Result<u64, BackboneError> {
-        let info = self.stream.get_info().await.map_err(failed)?;
-        if number_in(&info) != self.number {
-            return Err(failed("another stream has taken its place"));
-        }
-        Ok(info.state.bytes)
+        let state = self.numbered.state().await.map_err(failed)?;
+        Ok(state.bytes)
     }
 
     /// Stores a mail whose subject has its last message at `expected`, 0 for none.
@@ -130,9 +123,7 @@ impl MailStream {
         mail: &Bytes,
         expected: u64,
     ) -> Result<(), MailRefusal> {
-        let payload_max = self.context.client().server_info().max_payload;
-        let bytes_max = PIECE_BYTES_MAX.min(payload_max.saturating_sub(OVERHEAD_BYTES));
-        let pieces = name.pieces(mail, bytes_max);
+        let pieces = name.pieces(mail, piece_bytes_max(&self.context.client()));
         let pieces = pieces.ok_or(MailRefusal::TooLong(mail.len()))?;
         let first = PublishMessage::build().expected_last_subject_sequence(expected);
         let subject = self.subject(name);
@@ -208,7 +199,7 @@ impl MailStream {
 
     /// Ends the claim of this sequence.
     pub(super) async fn end_claim(&self, sequence: u64) -> Result<(), BackboneError> {
-        let ended = self.stream.delete_message(sequence).await;
+        let ended = self.numbered.stream.delete_message(sequence).await;
         ended.map(drop).map_err(failed)
     }
 
@@ -223,7 +214,12 @@ impl MailStream {
     /// The last message about a mail, at the leader of the engine.
     pub(super) async fn find(&self, name: &MailName) -> Result<Option<LastAbout>, BackboneError> {
         let subject = self.subject(name);
-        let message = match self.stream.get_last_raw_message_by_subject(&subject).await {
+        let message = match self
+            .numbered
+            .stream
+            .get_last_raw_message_by_subject(&subject)
+            .await
+        {
             Ok(message) => message,
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
                 return Ok(None);
@@ -239,7 +235,10 @@ impl MailStream {
 
     /// The subjects of the mail that the stream has, and of removed mail.
     pub(super) async fn contents(&self) -> Result<StreamContents, BackboneError> {
-        let listed = self.stream.info_with_subjects(self.subjects.all_mail());
+        let listed = self
+            .numbered
+            .stream
+            .info_with_subjects(self.subjects.all_mail());
         let listed = listed.await.map_err(failed)?;
         let last_sequence = listed.info.state.last_sequence;
         let subjects = listed.map_ok(|(subject, _)| subject).try_collect().await;
@@ -257,7 +256,7 @@ impl MailStream {
             },
             ..OrderedConfig::default()
         };
-        let consumer = self.stream.create_consumer(config).await;
+        let consumer = self.numbered.stream.create_consumer(config).await;
         consumer.map_err(failed)?.messages().await.map_err(failed)
     }
 

@@ -1,7 +1,7 @@
 //! The sessions of a node that fails are adopted by another node.
 
 use super::log::{kept_session, messages};
-use super::moves::{next, resumed};
+use super::moves::{continuing, next, resumed};
 use super::nats::{self, Nats};
 use super::support::{Gateway, await_some, run, text_of};
 use super::wire::{Connection, Packet, Publish, Version};
@@ -401,7 +401,13 @@ fn a_session_is_found_when_it_is_adopted_while_another_node_asks_for_it() {
     fence(&nats, 3);
     let three = Gateway::start_in(folder.path(), &settings(3, "1h"));
     await_joined(&three, 2);
-    let mut client = resumed(&two, "patient");
+    // A slow adoption takes longer than a client is kept waiting.
+    let mut client = await_some("the session is there", || {
+        let mut client = continuing(&two, "patient");
+        let said = client.await_line("S");
+        assert!(said != "new Success", "the session is lost");
+        (said == "present Success").then_some(client)
+    });
     client.await_line("p/x n0 2");
     assert!(
         one.log()

@@ -1,8 +1,6 @@
 //! Learning of all nodes from the lessons of one: taught with `gatepost learn` and with spamc, and
 //! learned automatically.
 
-use std::path::Path;
-
 use tempfile::TempDir;
 
 use super::nats::{self, Nats};
@@ -120,13 +118,9 @@ fn tell(gateway: &Gateway, class: &str, mail: &str) -> (Option<i32>, String) {
     (output.status.code(), text_of(&output))
 }
 
-fn is_installed() -> bool {
-    nats::program().is_some() && Path::new("/usr/bin/spamc").exists()
-}
-
 #[test]
 fn a_lesson_of_one_node_changes_the_scores_of_all() {
-    if !is_installed() {
+    if nats::program().is_none() {
         return;
     }
     let nats = Nats::start("");
@@ -164,7 +158,7 @@ fn a_lesson_of_one_node_changes_the_scores_of_all() {
 
 #[test]
 fn a_restart_neither_loses_nor_repeats_a_lesson() {
-    if !is_installed() {
+    if nats::program().is_none() {
         return;
     }
     let nats = Nats::start("");
@@ -195,7 +189,7 @@ fn a_restart_neither_loses_nor_repeats_a_lesson() {
 
 #[test]
 fn a_new_node_takes_the_snapshot_and_the_lessons_after_it() {
-    if !is_installed() {
+    if nats::program().is_none() {
         return;
     }
     let nats = Nats::start("");
@@ -238,7 +232,7 @@ fn a_new_node_takes_the_snapshot_and_the_lessons_after_it() {
 
 #[test]
 fn a_server_that_joins_learns_what_the_cluster_has_learned() {
-    if !is_installed() {
+    if nats::program().is_none() {
         return;
     }
     let nats = Nats::start("");
@@ -282,7 +276,7 @@ fn a_server_that_joins_learns_what_the_cluster_has_learned() {
 
 #[test]
 fn without_a_majority_only_lessons_of_persons_are_refused() {
-    if !is_installed() {
+    if nats::program().is_none() {
         return;
     }
     let mut servers = Nats::cluster();
@@ -324,7 +318,7 @@ fn without_a_majority_only_lessons_of_persons_are_refused() {
 
 #[test]
 fn a_lesson_of_a_later_version_is_not_passed_over() {
-    if !is_installed() {
+    if nats::program().is_none() {
         return;
     }
     let nats = Nats::start("");
@@ -350,7 +344,7 @@ fn a_lesson_of_a_later_version_is_not_passed_over() {
 
 #[test]
 fn a_stream_that_is_lost_is_made_again_from_the_data_of_a_node() {
-    if !is_installed() {
+    if nats::program().is_none() {
         return;
     }
     let nats = Nats::start("");
