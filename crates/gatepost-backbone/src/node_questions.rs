@@ -31,6 +31,8 @@ const QUESTION_BYTES_MAX: usize = 512 * 1024;
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// The most bytes of a piece.
 const PIECE_BYTES_MAX: usize = 128 * 1024;
+/// The longest wait for each piece of an answer, which another node reads from its database.
+const PIECE_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Version, kind and number.
 const PIECE_HEAD_BYTES: usize = 6;
 
@@ -78,13 +80,8 @@ impl NodeQuestions {
         self.shared.questions.received()
     }
 
-    /// Asks a node. `wait_max` is the longest wait for each piece of the answer.
-    pub fn ask(
-        &self,
-        node: u8,
-        question: &[u8],
-        wait_max: Duration,
-    ) -> Task<Result<Bytes, QuestionError>> {
+    /// Asks a node.
+    pub fn ask(&self, node: u8, question: &[u8]) -> Task<Result<Bytes, QuestionError>> {
         let client = self.shared.questions.client();
         let subject = self.shared.subjects.node_questions(node);
         let mut message = BytesMut::with_capacity(1 + question.len());
@@ -96,17 +93,12 @@ impl NodeQuestions {
                 let reason = format!("a question has at most {QUESTION_BYTES_MAX} bytes");
                 return Err(QuestionError::Refused(reason));
             }
-            ask(&client, subject, message.freeze(), wait_max).await
+            ask(&client, subject, message.freeze()).await
         })
     }
 }
 
-async fn ask(
-    client: &Client,
-    subject: String,
-    question: Bytes,
-    wait_max: Duration,
-) -> Result<Bytes, QuestionError> {
+async fn ask(client: &Client, subject: String, question: Bytes) -> Result<Bytes, QuestionError> {
     let unreached = |_| QuestionError::NoAnswer;
     let inbox = client.new_inbox();
     let pieces = client.subscribe(inbox.clone()).await;
@@ -115,7 +107,7 @@ async fn ask(
     asked.map_err(|_| QuestionError::NoAnswer)?;
     let mut answer = BytesMut::new();
     for number in 0.. {
-        let piece = tokio::time::timeout(wait_max, pieces.next()).await;
+        let piece = tokio::time::timeout(PIECE_WAIT_MAX, pieces.next()).await;
         let piece = piece.map_err(unreached)?.ok_or(QuestionError::NoAnswer)?;
         if piece.status == Some(StatusCode::NO_RESPONDERS) {
             return Err(QuestionError::NoAnswer);

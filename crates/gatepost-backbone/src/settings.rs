@@ -61,8 +61,8 @@ pub struct BackboneSettings {
     pub log_age_max: Period,
     /// The bytes of each partition of the log; the oldest publications are removed.
     pub log_bytes_max: ByteSize,
-    /// The bytes of all mail in the mailboxes of the cluster, with which further mail is deferred;
-    /// 0 for no limit.
+    /// The bytes of all mail in the mailboxes and the quarantine of the cluster, with which further
+    /// mail is deferred; 0 for no limit.
     pub mail_bytes_max: ByteSize,
     /// The lessons of Bayes in the stream after which a node replaces them by a snapshot of what
     /// was learned.

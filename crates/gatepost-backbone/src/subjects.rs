@@ -93,7 +93,13 @@ impl Subjects {
         format!("{}.{:016x}", self.escaped("mail.box", user), id.number())
     }
 
-    /// The subjects of all mail in mailboxes.
+    /// The subject of one mail in quarantine: among those of mailboxes, at which a node of an
+    /// earlier version stops. No user's name becomes this token: two digits follow each `%`.
+    pub(crate) fn quarantined(&self, id: MessageId) -> String {
+        format!("{}.mail.box.%quarantine.{:016x}", self.cluster, id.number())
+    }
+
+    /// The subjects of all mail in mailboxes and in quarantine.
     pub(crate) fn all_mail(&self) -> String {
         format!("{}.mail.box.>", self.cluster)
     }
@@ -103,7 +109,16 @@ impl Subjects {
         self.escaped("mail.claim", user)
     }
 
-    /// All subjects of mailboxes.
+    /// The subject of the claim to a mail in quarantine.
+    pub(crate) fn quarantine_claim(&self, id: MessageId) -> String {
+        format!(
+            "{}.mail.quarantine-claim.{:016x}",
+            self.cluster,
+            id.number()
+        )
+    }
+
+    /// All subjects of mailboxes and the quarantine.
     pub(crate) fn mailboxes(&self) -> String {
         format!("{}.mail.>", self.cluster)
     }

@@ -340,9 +340,7 @@ impl Gateway {
             properties: message.properties.clone(),
             retain: message.retain,
         };
-        self.0
-            .store
-            .submit([StoreChange::Quarantine(Box::new(entry))])
+        self.0.store.quarantine_message(entry)
     }
 
     /// Writes the entry with the next commit.

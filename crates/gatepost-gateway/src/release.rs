@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Topic, Verdict};
-use gatepost_store::{JournalEntry, MailboxDelivery, QuarantineEntry, StoreChange};
+use gatepost_store::{JournalEntry, MailboxDelivery, QuarantineEntry};
 
 use crate::gateway::{Gateway, SubmissionOutcome, all_committed};
 use crate::mail_payload::{self, MailPayload, RenderedPayload};
@@ -61,21 +61,19 @@ impl Gateway {
             }
         }
         let deliveries = entry.deliveries;
-        let mut changes = Vec::new();
-        if !targets.stays_quarantined {
+        let released = (!targets.stays_quarantined).then(|| {
             entry.action = verdict.action;
             entry.reason.clone_from(&verdict.reason);
             self.announce(&entry);
-            changes.push(StoreChange::Unquarantine(message.id));
-            changes.push(StoreChange::ReplaceJournal(Box::new(entry)));
-        }
+            entry
+        });
         let delivery = MailboxDelivery {
             users: targets.mailboxes.clone(),
             id: message.id,
             mail: targets.mail,
         };
         // Submitted before the publications are waited for.
-        let delivered = self.store().deliver_with(delivery, changes);
+        let delivered = self.store().release(delivery, released);
         let stored = match all_committed(tickets).await {
             Ok(()) => delivered.await,
             Err(error) => Err(error),

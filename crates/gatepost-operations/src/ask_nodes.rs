@@ -1,10 +1,8 @@
 //! The way to the operations of other nodes: what this crate needs of a cluster.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use gatepost_tasks::Task;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The other nodes of a cluster. The server that has them implements this, over its backbone.
 pub trait AskNodes: Send + Sync {
@@ -17,11 +15,11 @@ pub trait AskNodes: Send + Sync {
     /// The other nodes of the cluster, running or not.
     fn other_nodes(&self) -> Vec<u8>;
 
-    /// Asks a node, which answers with [`Operations::answer`]. `wait_max` is the longest wait for
-    /// each part of the answer. An error is the reason why there is no answer.
+    /// Asks a node, which answers with [`Operations::answer`]. It waits for a bounded time. An
+    /// error is the reason why there is no answer.
     ///
     /// [`Operations::answer`]: crate::Operations::answer
-    fn ask(&self, node: u8, question: &[u8], wait_max: Duration) -> Task<Result<Bytes, NodeFault>>;
+    fn ask(&self, node: u8, question: &[u8]) -> Task<Result<Bytes, NodeFault>>;
 }
 
 /// The reason why a node gave no answer.
@@ -34,7 +32,7 @@ pub enum NodeFault {
 }
 
 /// A node whose part is missing in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnansweredNode {
     /// Its number; `None` for all other nodes, if this one is not part of its cluster.
     pub node: Option<u8>,

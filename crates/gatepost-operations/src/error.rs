@@ -27,9 +27,6 @@ pub enum OperationError {
     /// The cluster has no such node.
     #[error("the cluster has no node {0}")]
     NoSuchNode(u8),
-    /// A list of several nodes is too long.
-    #[error("a list of all nodes has at most {0} messages: use a search, or choose one node")]
-    TooFar(usize),
     /// The store, the learner or the server failed.
     #[error("{0}")]
     Failed(String),

@@ -5,7 +5,8 @@
 //! serving process performs the reloads, which it receives through a channel ([`reload`]). The
 //! [`AuditLog`] records changes, including those made by commands. The [`learner`] stores learned
 //! data in the database, for the server and for commands. The [`quarantine_digest`] lists for each
-//! recipient the messages in quarantine. Other nodes of a cluster are asked too ([`AskNodes`]).
+//! recipient the messages in quarantine. Other nodes of a cluster are asked for their journals
+//! ([`AskNodes`]).
 //!
 //! Every operation that reads the database runs on a thread for blocking work, never on an I/O
 //! runtime.
@@ -13,6 +14,7 @@
 mod ask_nodes;
 mod audit_log;
 mod cluster;
+mod decision;
 mod error;
 mod journal_search;
 pub mod learner;
@@ -37,7 +39,7 @@ mod story;
 
 pub use ask_nodes::{AskNodes, NodeFault, UnansweredNode};
 pub use audit_log::{AuditEntry, AuditLog};
-pub use cluster::{DecisionOutcome, QuarantineDecision, ReleaseOutcome};
+pub use decision::{DecisionOutcome, QuarantineDecision};
 pub use error::OperationError;
 pub use mail_routes::{Forwarding, MailDestination, MailRoutes, OutgoingMail};
 pub use operations::Operations;

@@ -11,7 +11,7 @@ use gatepost_mail::Mail;
 use gatepost_message::{Format, MessageId};
 use gatepost_procedures::RULES_WAIT_MAX;
 use gatepost_rules::{RuleProblem, RuleSet};
-use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange};
+use gatepost_store::{JournalEntry, QuarantineEntry, Store};
 use gatepost_users::ANONYMOUS;
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -128,7 +128,7 @@ impl Operations {
     pub(crate) async fn delete(&self, id: MessageId) -> Result<(), OperationError> {
         self.blocking(move |operations| operations.entry(id).map(drop))
             .await?;
-        let ticket = self.store.submit([StoreChange::Unquarantine(id)])?;
+        let ticket = self.store.unquarantine(id, None)?;
         Ok(ticket.committed().await?)
     }
 

@@ -2,22 +2,23 @@
 //! those that the operator names.
 //!
 //! Next hops come first: messages that they refuse must stay in quarantine. Topics and mailboxes
-//! follow in one commit with the end of the quarantine.
+//! follow in one commit with the end of the quarantine, or before it in a cluster, in which one
+//! node at a time may release a message.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 use gatepost_gateway::ReleaseTargets;
 use gatepost_message::{Action, Edit, EditedField, Listener, MessageId, Topic, Verdict, edit};
 use gatepost_store::QuarantineEntry;
-use serde::{Deserialize, Serialize};
 
 use crate::error::OperationError;
 use crate::mail_routes::{MailDestination, OutgoingMail};
 use crate::operations::Operations;
 
 /// A request to release a message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReleaseRequest {
     /// The recipients instead of its own.
     pub recipients: Option<Vec<String>>,
@@ -78,6 +79,23 @@ impl Operations {
     /// Releases a message as if it had been accepted, and takes it out of quarantine unless it
     /// stays there for others.
     pub async fn release(
+        &self,
+        id: MessageId,
+        request: ReleaseRequest,
+    ) -> Result<Released, OperationError> {
+        // In a cluster, another node may release it at the same time.
+        let mut claim =
+            self.store.claim_quarantined(id).await?.ok_or({
+                OperationError::Conflict(Cow::Borrowed("the message is being released"))
+            })?;
+        let released = self.release_claimed(id, request).await;
+        if let Err(error) = claim.release().await {
+            tracing::debug!(target: "quarantine", message = %id, %error, "a claim expires later");
+        }
+        released
+    }
+
+    async fn release_claimed(
         &self,
         id: MessageId,
         request: ReleaseRequest,

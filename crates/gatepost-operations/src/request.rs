@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use gatepost_message::{Action, MessageId, Peer, TopicFilter};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ask_nodes::UnansweredNode;
@@ -46,7 +45,7 @@ pub struct JournalPage {
 }
 
 /// The order in which quarantined messages are listed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QuarantineOrder {
     /// The latest first.
     #[default]
@@ -62,7 +61,7 @@ pub enum QuarantineOrder {
 }
 
 /// A part of the quarantine.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub struct QuarantineSearch {
     /// As of [`Search::text`].
     pub text: String,
@@ -75,7 +74,7 @@ pub struct QuarantineSearch {
 }
 
 /// A page of the messages found in the quarantine.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct QuarantinePage {
     /// The entries in the journal.
     pub messages: Vec<Value>,

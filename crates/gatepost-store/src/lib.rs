@@ -36,6 +36,7 @@ mod open;
 mod open_database;
 mod originals;
 mod quarantine;
+mod quarantine_encoding;
 mod queue;
 mod read;
 mod recovery;

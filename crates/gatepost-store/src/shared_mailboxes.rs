@@ -1,4 +1,4 @@
-//! Mailboxes that the servers of a cluster share.
+//! Mailboxes and the quarantine, which the servers of a cluster share.
 //!
 //! Each server has all mail in its database and reads it there. The cluster decides which mail that
 //! is, and its part is [`SharedMailboxes`].
@@ -6,7 +6,8 @@
 //! Invariants:
 //! - When a ticket of [`SharedMailboxes::deliver`] is committed, every later claim of the mailbox,
 //!   on any server, finds the mail in the database of that server.
-//! - The same is true of removed mail and the tickets of [`SharedMailboxes::take_out`].
+//! - The same is true of removed mail and the tickets of [`SharedMailboxes::take_out`], and of a
+//!   message in quarantine, its claim and its removal.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use gatepost_message::MessageId;
 
-use crate::{StoreError, Ticket};
+use crate::{JournalEntry, QuarantineEntry, StoreError, Ticket};
 
 /// A mail and the mailboxes that it goes to.
 #[derive(Debug, Clone)]
@@ -27,7 +28,7 @@ pub struct MailboxDelivery {
     pub mail: Bytes,
 }
 
-/// A claim to come; `None` if a client of another server has the mailbox.
+/// A claim to come; `None` if another server has the mailbox or message.
 pub type MailboxClaimWait =
     Pin<Box<dyn Future<Output = Result<Option<MailboxClaim>, StoreError>> + Send>>;
 
@@ -41,9 +42,19 @@ pub trait SharedMailboxes: Send + Sync {
 
     /// Claims a user's mailbox.
     fn claim(&self, user: String) -> MailboxClaimWait;
+
+    /// Puts a message into quarantine.
+    fn quarantine(&self, entry: QuarantineEntry) -> Ticket;
+
+    /// Takes a message out of quarantine. The journal entry replaces its earlier one, if it has
+    /// another verdict now.
+    fn unquarantine(&self, id: MessageId, entry: Option<JournalEntry>) -> Ticket;
+
+    /// Claims a message in quarantine, which may be released while the claim is held.
+    fn claim_quarantined(&self, id: MessageId) -> MailboxClaimWait;
 }
 
-/// The sole use of a mailbox, until it is released or dropped.
+/// The sole use of a mailbox or of a message in quarantine, until it is released or dropped.
 #[must_use = "a claim that is dropped excludes no client"]
 pub struct MailboxClaim(Option<Box<dyn HeldMailbox>>);
 

@@ -322,14 +322,23 @@ fn moved_sessions(examples: &mut Examples) {
 }
 
 fn mail(examples: &mut Examples) {
-    let name = MailName {
-        user: "anna".to_owned(),
-        id: MessageId::from_number(0x0123_4567_89ab_cdee),
+    let id = MessageId::from_number(0x0123_4567_89ab_cdee);
+    let in_mailbox = MailName::in_mailbox("anna", id);
+    let in_quarantine = MailName::in_quarantine(id);
+    let pieces = |name: &MailName| {
+        let pieces = name.pieces(&Bytes::from_static(b"a mail"), 4);
+        pieces.expect("two pieces")
     };
-    let pieces = name.pieces(&Bytes::from_static(b"a mail"), 4);
-    let pieces = pieces.expect("two pieces");
-    let all = [("mail-first", &pieces[0]), ("mail-last", &pieces[1])];
-    for (name, piece) in all.into_iter().chain([("mail-removal", &name.removal())]) {
+    let (mail, quarantined) = (pieces(&in_mailbox), pieces(&in_quarantine));
+    let all = [
+        ("mail-first", &mail[0]),
+        ("mail-last", &mail[1]),
+        ("mail-removal", &in_mailbox.removal(b"")),
+        ("quarantined-first", &quarantined[0]),
+        ("quarantined-last", &quarantined[1]),
+        ("quarantined-removal", &in_quarantine.removal(b"{}")),
+    ];
+    for (name, piece) in all {
         let read = MailPiece::read(piece.clone()).expect("as written");
         examples.compare(name, read, piece, MailPiece::read);
     }

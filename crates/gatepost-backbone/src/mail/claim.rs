@@ -1,9 +1,10 @@
-//! The sole use of a mailbox, while a client has it open: a message that this node renews, and that
-//! expires if the node fails.
+//! The sole use of a mailbox, while a client has it open, or of a mail in quarantine, while it is
+//! released: a message that this node renews, and that expires if the node fails.
 //!
-//! The claim protects a client from the removals of another one. It is not what keeps mail: ids do
-//! not change, and a removal names one mail. So a node that is cut off and loses a claim does no
-//! harm.
+//! The claim to a mailbox protects a client from the removals of another one. It is not what keeps
+//! mail: ids do not change, and a removal names one mail. So a node that is cut off and loses a
+//! claim does no harm. If it loses the claim to a mail in quarantine, another node may release the
+//! mail, too: a mailbox has it once all the same, since its id is the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use gatepost_store::{ExternalCommit, HeldMailbox, StoreError, Ticket};
 use tokio::sync::oneshot;
 
 use super::current::{CurrentStream, not_done};
-use super::stream::{CLAIM_KEPT, MailRefusal};
+use super::stream::{CLAIM_KEPT, ClaimedMail, MailRefusal};
 
 /// The interval of renewals: two may fail.
 const RENEW_EVERY: Duration = Duration::from_secs(CLAIM_KEPT.as_secs() / 3);
@@ -32,11 +33,11 @@ impl HeldMailbox for HeldClaim {
 }
 
 /// Renews a claim that is at this sequence, until it is released or dropped.
-pub(super) fn hold(current: Arc<CurrentStream>, user: String, sequence: u64) -> HeldClaim {
+pub(super) fn hold(current: Arc<CurrentStream>, claimed: ClaimedMail, sequence: u64) -> HeldClaim {
     let (end, is_ended) = oneshot::channel();
     let (commit, ended) = ExternalCommit::new();
     gatepost_tasks::spawn(async move {
-        let last = renew(&current, &user, sequence, is_ended).await;
+        let last = renew(&current, &claimed, sequence, is_ended).await;
         commit.decide(end_claim(&current, last).await);
     });
     HeldClaim {
@@ -48,7 +49,7 @@ pub(super) fn hold(current: Arc<CurrentStream>, user: String, sequence: u64) -> 
 /// Renews until the end; returns the sequence of the last claim, `None` if it was lost.
 async fn renew(
     current: &CurrentStream,
-    user: &str,
+    claimed: &ClaimedMail,
     mut sequence: u64,
     mut is_ended: oneshot::Receiver<()>,
 ) -> Option<u64> {
@@ -60,11 +61,11 @@ async fn renew(
         let Ok(stream) = current.get() else {
             continue;
         };
-        match stream.claim(user, sequence).await {
+        match stream.claim(claimed, sequence).await {
             Ok(renewed) => sequence = renewed,
             Err(MailRefusal::Changed) => {
-                tracing::warn!(target: "backbone", user,
-                    "a claim was not renewed in time: another node may have the mailbox open, too");
+                tracing::warn!(target: "backbone", ?claimed,
+                    "a claim was not renewed in time: another node may use it, too");
                 return None;
             }
             // It is tried again.

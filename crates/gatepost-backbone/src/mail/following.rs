@@ -1,5 +1,6 @@
-//! The mailboxes while there is a connection: opened, joined and followed, and again after a
-//! failure. A failure concerns the mailboxes alone, and does not end the connection.
+//! The mailboxes and the quarantine while there is a connection: opened, joined and
+//! followed, and again after a failure. A failure concerns them alone, and does not end the
+//! connection.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -64,6 +65,7 @@ impl MailFollower {
                 _ = checks.tick() => {
                     self.view.note_bytes(stream.check().await?);
                     self.view.remove_withdrawn(&stream).await;
+                    joining::remove_left(&self.store, &stream).await?;
                 }
             }
         }

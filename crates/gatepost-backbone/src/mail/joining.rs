@@ -15,7 +15,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gatepost_store::{Store, StoreChange};
 
 use super::piece::MailName;
-use super::position::{MailPosition, remove_mail, stored_mail};
+use super::position::{self, MailPosition, remove_mail, stored_mail};
 use super::stream::{MailRefusal, MailStream, StreamContents};
 use crate::error::BackboneError;
 
@@ -54,6 +54,9 @@ pub(super) async fn join(
         (!was_restored).then_some(mail_stream.number()),
     );
     remove_gone(store, mail_stream, differences.gone).await?;
+    if !was_restored {
+        remove_left(store, mail_stream).await?;
+    }
     add_own(store, mail_stream, differences.own).await?;
     Ok(position)
 }
@@ -94,12 +97,28 @@ async fn remove_gone(
     let gone: Vec<Option<MailName>> = checked.try_collect().await?;
     let gone: Vec<MailName> = gone.into_iter().flatten().collect();
     for names in gone.chunks(AT_ONCE) {
-        let changes = names.iter().flat_map(remove_mail);
+        let changes = names.iter().flat_map(|name| remove_mail(name, b""));
         let changes: Vec<StoreChange> = changes.collect();
         let removed = async { store.submit(changes)?.committed().await };
         removed.await.map_err(not_stored)?;
     }
     Ok(())
+}
+
+/// Removes from the stream what has left the quarantine of the database by age or by a limit.
+pub(super) async fn remove_left(
+    store: &Store,
+    mail_stream: &MailStream,
+) -> Result<(), BackboneError> {
+    let number = mail_stream.number();
+    let left = blocking(store, move |store| position::left_quarantine(store, number)).await?;
+    let removals = stream::iter(left).map(|name| async move {
+        let removed = mail_stream.remove(&name, b"").await;
+        removed
+            .map(drop)
+            .map_err(|error| BackboneError::request("removing old mail", error))
+    });
+    removals.buffer_unordered(AT_ONCE).try_collect().await
 }
 
 async fn add_own(
@@ -110,7 +129,7 @@ async fn add_own(
     let (mut added, mut left) = (0_u64, 0_u64);
     for name in names {
         let of_name = name.clone();
-        let content = move |store: &Store| store.mailbox_mail(&of_name.user, of_name.id);
+        let content = move |store: &Store| position::content(store, &of_name);
         let Some(mail) = blocking(store, content).await? else {
             continue;
         };
@@ -123,7 +142,7 @@ async fn add_own(
             }
             Err(refusal) => {
                 left += 1;
-                tracing::error!(target: "backbone", user = name.user, message = %name.id,
+                tracing::error!(target: "backbone", place = ?name.place, message = %name.id,
                     error = %refusal, "this server has a mail that the cluster does not store");
             }
         }
@@ -163,10 +182,7 @@ mod tests {
 
     #[test]
     fn mail_is_removed_only_if_this_stream_had_it() {
-        let name = |id| MailName {
-            user: "anna".to_owned(),
-            id: MessageId::from_number(id),
-        };
+        let name = |id| MailName::in_mailbox("anna", MessageId::from_number(id));
         let subject = |name: &MailName| name.id.number().to_string();
         let contents = StreamContents {
             subjects: ["1", "2"].map(str::to_owned).into(),

@@ -1,5 +1,5 @@
-//! Mailboxes that all nodes share: a stream of the engine decides, and each node's database has all
-//! mail.
+//! Mailboxes and the quarantine, which all nodes share: a stream of the engine decides, and each
+//! node's database has all mail.
 //!
 //! A mail is one message of the stream, or several pieces that the engine stores together
 //! ([`piece`], [`stream`]). It has a subject of its own; its removal replaces it there. Each node
@@ -10,6 +10,10 @@
 //! A client has a mailbox while its node renews a message on the mailbox's subject, which expires
 //! ([`claim`]). Since that message is in the same stream, a node whose database has it has all mail
 //! that was acknowledged before.
+//!
+//! Mail in quarantine is mail at another place, with its journal entry. A node releases it while it
+//! has a claim to it. What leaves a node's quarantine by age or by a limit is removed from the
+//! stream afterwards ([`joining::remove_left`]).
 //!
 //! Invariants:
 //! - A delivery or removal is acknowledged when the stream has it.

@@ -1,5 +1,6 @@
 //! Reading of the stream into the database.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull::Ordered;
@@ -99,25 +100,30 @@ impl MailReader {
         if !self.stream.is_mail(&message.subject) {
             return Ok(pending);
         }
-        match MailPiece::read(message.payload.clone()) {
-            Ok(piece) => {
-                self.bytes += message.payload.len();
-                match self.assembly.take(sequence, piece) {
-                    Some(MailEvent::Added(name, mail)) => {
-                        self.changes
-                            .extend(add_mail(&name, mail, self.stream.number()));
-                    }
-                    Some(MailEvent::Removed(name)) => self.changes.extend(remove_mail(&name)),
-                    None => {}
+        let taken = MailPiece::read(message.payload.clone()).map(|piece| {
+            self.bytes += message.payload.len();
+            self.assembly.take(sequence, piece)
+        });
+        match taken {
+            Ok(Some(MailEvent::Added(name, mail))) => {
+                match add_mail(&name, mail, self.stream.number()) {
+                    Some(changes) => self.changes.extend(changes),
+                    None => self.note_unreadable(sequence, &"its parts are unknown"),
                 }
             }
-            Err(error) => {
-                self.assembly.note_unreadable(sequence);
-                tracing::error!(target: "backbone", sequence, %error,
-                    "a mail of the cluster cannot be read here, and is missing in its mailbox");
+            Ok(Some(MailEvent::Removed(name, bytes))) => {
+                self.changes.extend(remove_mail(&name, &bytes));
             }
+            Ok(None) => {}
+            Err(error) => self.note_unreadable(sequence, &error),
         }
         Ok(pending)
+    }
+
+    fn note_unreadable(&mut self, sequence: u64, error: &dyn Display) {
+        self.assembly.note_unreadable(sequence);
+        tracing::error!(target: "backbone", sequence, %error,
+            "a mail of the cluster cannot be read here, and is missing");
     }
 
     /// Stores what was taken, with the position; again until that succeeds.

@@ -1,4 +1,5 @@
-//! The stream of mailboxes at the engine: what is written to it, and questions to its leader.
+//! The stream of mailboxes and the quarantine at the engine: what is written to it, and questions
+//! to its leader.
 
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use gatepost_message::MessageId;
 
-use super::piece::{MailName, MailPiece};
+use super::piece::{MailName, MailPiece, MailPlace};
 use crate::error::BackboneError;
 use crate::piece_size::piece_bytes_max;
 use crate::settings::BackboneSettings;
@@ -52,6 +53,15 @@ pub(super) enum MailRefusal {
     Failed(String),
 }
 
+/// The object of a claim.
+#[derive(Debug, Clone)]
+pub(super) enum ClaimedMail {
+    /// The mailbox of a user.
+    Mailbox(String),
+    /// A mail in quarantine.
+    Quarantined(MessageId),
+}
+
 /// The last message about a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastAbout {
@@ -82,7 +92,7 @@ impl MailStream {
     ) -> Result<Self, BackboneError> {
         let config = Config {
             name: subjects.stream("MAIL"),
-            description: Some("the mailboxes of a Gatepost cluster".to_owned()),
+            description: Some("the mailboxes and the quarantine of a Gatepost cluster".to_owned()),
             subjects: vec![subjects.mailboxes()],
             storage: StorageType::File,
             num_replicas: usize::from(settings.replicas),
@@ -106,7 +116,10 @@ impl MailStream {
     }
 
     pub(super) fn subject(&self, name: &MailName) -> String {
-        self.subjects.mail(&name.user, name.id)
+        match &name.place {
+            MailPlace::Mailbox(user) => self.subjects.mail(user, name.id),
+            MailPlace::Quarantine => self.subjects.quarantined(name.id),
+        }
     }
 
     /// Fails if the stream is no longer there, or if there is another one in its place; returns its
@@ -177,23 +190,29 @@ impl MailStream {
         Ok(())
     }
 
-    /// Removes a mail.
-    pub(super) async fn remove(&self, name: &MailName) -> Result<(), MailRefusal> {
+    /// Removes a mail, with the bytes of its removal; returns the sequence of the removal.
+    pub(super) async fn remove(&self, name: &MailName, bytes: &[u8]) -> Result<u64, MailRefusal> {
         let message = PublishMessage::build()
-            .payload(name.removal())
+            .payload(name.removal(bytes))
             .header(ROLLUP, ROLLUP_OF_SUBJECT)
             .ttl(REMOVAL_KEPT);
-        self.publish(self.subject(name), message).await.map(drop)
+        self.publish(self.subject(name), message).await
     }
 
-    /// Claims a mailbox whose last claim is at `expected`, 0 for none; returns the sequence of the
-    /// claim.
-    pub(super) async fn claim(&self, user: &str, expected: u64) -> Result<u64, MailRefusal> {
+    /// Makes a claim whose last one is at `expected`, 0 for none; returns its sequence.
+    pub(super) async fn claim(
+        &self,
+        claimed: &ClaimedMail,
+        expected: u64,
+    ) -> Result<u64, MailRefusal> {
         let message = PublishMessage::build()
             .expected_last_subject_sequence(expected)
             .header(ROLLUP, ROLLUP_OF_SUBJECT)
             .ttl(CLAIM_KEPT);
-        let subject = self.subjects.mailbox_claim(user);
+        let subject = match claimed {
+            ClaimedMail::Mailbox(user) => self.subjects.mailbox_claim(user),
+            ClaimedMail::Quarantined(id) => self.subjects.quarantine_claim(*id),
+        };
         self.publish(subject, message).await
     }
 

@@ -1,5 +1,5 @@
-//! The mailboxes as their owners see them: deliveries, removals and claims, and what they need of
-//! the connection.
+//! The mailboxes and the quarantine as others see them: deliveries, removals and claims, and what
+//! they need of the connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use futures_util::future::try_join_all;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gatepost_message::MessageId;
 use gatepost_store::{
-    ExternalCommit, MailboxClaim, MailboxClaimWait, MailboxDelivery, SharedMailboxes, StoreError,
-    Ticket,
+    ExternalCommit, JournalEntry, MailboxClaim, MailboxClaimWait, MailboxDelivery, QuarantineEntry,
+    SharedMailboxes, StoreError, Ticket,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use super::claim;
 use super::current::{CurrentStream, not_done};
 use super::piece::MailName;
-use super::stream::{LastAbout, MailRefusal, MailStream};
+use super::stream::{ClaimedMail, LastAbout, MailRefusal, MailStream};
 use crate::settings::BackboneSettings;
 
 /// Mail that is sent at the same time. The engine takes 50 divided ones of all nodes.
@@ -114,16 +114,23 @@ impl MailboxView {
 
     async fn deliver(&self, delivery: MailboxDelivery) -> Result<(), StoreError> {
         let MailboxDelivery { users, id, mail } = delivery;
-        let length = (mail.len() * users.len()) as u64;
+        let names = users.into_iter();
+        let names = names.map(|user| MailName::in_mailbox(user, id));
+        self.add(names.collect(), mail).await
+    }
+
+    /// Stores a mail under these names: under all of them or none.
+    async fn add(&self, names: Vec<MailName>, mail: Bytes) -> Result<(), StoreError> {
+        let length = (mail.len() * names.len()) as u64;
         let room = self.bytes_max.saturating_sub(self.bytes());
         if self.bytes_max > 0 && length > room {
             let cause = format!("the mailboxes have {} bytes", self.bytes());
             return Err(full(cause));
         }
-        let attempts: Vec<DeliveryAttempt> = users
+        let attempts: Vec<DeliveryAttempt> = names
             .into_iter()
-            .map(|user| DeliveryAttempt {
-                name: MailName { user, id },
+            .map(|name| DeliveryAttempt {
+                name,
                 may_be_stored: AtomicBool::new(false),
             })
             .collect();
@@ -136,7 +143,8 @@ impl MailboxView {
             Ok(Err(refusal)) => refused_with(refusal),
             Err(_) => not_done("the NATS servers did not store it in time"),
         };
-        tracing::warn!(target: "backbone", message = %id, error = %outcome, "mail was not stored");
+        let id = attempts.first().map(|attempt| attempt.name.id.to_string());
+        tracing::warn!(target: "backbone", message = id, error = %outcome, "mail was not stored");
         self.withdraw(attempts);
         Err(outcome)
     }
@@ -191,7 +199,7 @@ impl MailboxView {
         loop {
             let next = self.withdrawn.lock().front().cloned();
             let Some(name) = next else { return };
-            if stream.remove(&name).await.is_err() {
+            if stream.remove(&name, b"").await.is_err() {
                 return;
             }
             let mut withdrawn = self.withdrawn.lock();
@@ -201,33 +209,37 @@ impl MailboxView {
         }
     }
 
-    async fn take_out(&self, names: Vec<MailName>) -> Result<(), StoreError> {
-        let removals = stream::iter(names).map(|name| self.remove(name));
+    /// Removes mail, with the bytes of the removals; returns the highest sequence of these.
+    async fn take_out(&self, names: Vec<MailName>, bytes: Bytes) -> Result<u64, StoreError> {
+        let removals = stream::iter(names).map(|name| self.remove(name, bytes.clone()));
         let removals = removals.buffer_unordered(REMOVED_AT_ONCE);
-        let removed = removals.try_collect::<Vec<()>>();
+        let removed = removals.try_collect::<Vec<u64>>();
         match tokio::time::timeout(self.wait_max, removed).await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(sequences)) => Ok(sequences.into_iter().max().unwrap_or(0)),
             Ok(Err(refusal)) => Err(refused_with(refusal)),
             Err(_) => Err(not_done("the NATS servers did not remove it in time")),
         }
     }
 
-    async fn remove(&self, name: MailName) -> Result<(), MailRefusal> {
+    async fn remove(&self, name: MailName, bytes: Bytes) -> Result<u64, MailRefusal> {
         loop {
-            match self.current.connected().await?.remove(&name).await {
+            match self.current.connected().await?.remove(&name, &bytes).await {
                 Err(MailRefusal::Failed(cause)) => pause(&cause).await,
                 outcome => return outcome,
             }
         }
     }
 
-    async fn claim(self: Arc<Self>, user: String) -> Result<Option<MailboxClaim>, StoreError> {
-        let sequence = match self.current.get()?.claim(&user, 0).await {
+    async fn claim(
+        self: Arc<Self>,
+        claimed: ClaimedMail,
+    ) -> Result<Option<MailboxClaim>, StoreError> {
+        let sequence = match self.current.get()?.claim(&claimed, 0).await {
             Ok(sequence) => sequence,
             Err(MailRefusal::Changed) => return Ok(None),
             Err(refusal) => return Err(refused_with(refusal)),
         };
-        let held = claim::hold(self.current.clone(), user, sequence);
+        let held = claim::hold(self.current.clone(), claimed, sequence);
         self.await_read(sequence).await?;
         Ok(Some(MailboxClaim::held(held)))
     }
@@ -243,25 +255,49 @@ pub(crate) struct SharedMailboxView(pub(crate) Arc<MailboxView>);
 
 impl SharedMailboxes for SharedMailboxView {
     fn deliver(&self, delivery: MailboxDelivery) -> Ticket {
-        let (view, (commit, ticket)) = (self.0.clone(), ExternalCommit::new());
-        gatepost_tasks::spawn(async move { commit.decide(view.deliver(delivery).await) });
-        ticket
+        let view = self.0.clone();
+        begin(async move { view.deliver(delivery).await })
     }
 
     fn take_out(&self, user: String, ids: Vec<MessageId>) -> Ticket {
-        let named = |id| MailName {
-            user: user.clone(),
-            id,
-        };
-        let names = ids.into_iter().map(named).collect();
-        let (view, (commit, ticket)) = (self.0.clone(), ExternalCommit::new());
-        gatepost_tasks::spawn(async move { commit.decide(view.take_out(names).await) });
-        ticket
+        let names = ids.into_iter();
+        let names = names.map(|id| MailName::in_mailbox(user.clone(), id));
+        let (view, names) = (self.0.clone(), names.collect());
+        begin(async move { view.take_out(names, Bytes::new()).await.map(drop) })
     }
 
     fn claim(&self, user: String) -> MailboxClaimWait {
-        Box::pin(self.0.clone().claim(user))
+        Box::pin(self.0.clone().claim(ClaimedMail::Mailbox(user)))
     }
+
+    fn quarantine(&self, entry: QuarantineEntry) -> Ticket {
+        let view = self.0.clone();
+        let name = MailName::in_quarantine(entry.journal.id);
+        begin(async move { view.add(vec![name], entry.to_bytes()).await })
+    }
+
+    fn unquarantine(&self, id: MessageId, entry: Option<JournalEntry>) -> Ticket {
+        let view = self.0.clone();
+        let bytes = entry.map(|entry| entry.to_bytes()).unwrap_or_default();
+        let names = vec![MailName::in_quarantine(id)];
+        begin(async move {
+            let sequence = view.take_out(names, bytes).await?;
+            // An administrator sees the outcome on the node that carried it out, if it keeps up.
+            let _ = view.await_read(sequence).await;
+            Ok(())
+        })
+    }
+
+    fn claim_quarantined(&self, id: MessageId) -> MailboxClaimWait {
+        Box::pin(self.0.clone().claim(ClaimedMail::Quarantined(id)))
+    }
+}
+
+/// Begins a change; the ticket is decided when the stream has it.
+fn begin(change: impl Future<Output = Result<(), StoreError>> + Send + 'static) -> Ticket {
+    let (commit, ticket) = ExternalCommit::new();
+    gatepost_tasks::spawn(async move { commit.decide(change.await) });
+    ticket
 }
 
 fn full(cause: String) -> StoreError {

@@ -85,7 +85,7 @@ fn push_mail_and_announcements(page: &mut MetricsPage<'_>, nodes: &NodesStatus) 
     page.value(
         gauge(
             "gatepost_backbone_mail_bytes",
-            "The bytes of the mailboxes of the cluster, as the NATS servers store them.",
+            "The bytes of the cluster's mailboxes and quarantine, as the NATS servers store them.",
         ),
         nodes.mail_bytes,
     );

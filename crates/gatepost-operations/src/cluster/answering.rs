@@ -7,7 +7,7 @@ use gatepost_gateway::journal;
 use gatepost_message::MessageId;
 use serde_json::{Value, json};
 
-use super::limits::{ORIGINAL_BYTES_MAX, PAGE_BYTES_MAX, SEARCH_TIME_MAX};
+use super::limits::{PAGE_BYTES_MAX, SEARCH_TIME_MAX};
 use super::question::{self, NodeAnswer, NodeQuestion};
 use crate::error::OperationError;
 use crate::journal_search;
@@ -20,15 +20,7 @@ impl Operations {
     pub async fn answer(&self, asked: Bytes) -> Bytes {
         let answer = async {
             let question = NodeQuestion::of_bytes(&asked)?.bounded();
-            let answer = self.carry_out(question, SEARCH_TIME_MAX).await?;
-            if answer.body.len() > ORIGINAL_BYTES_MAX {
-                return Err(OperationError::Failed(format!(
-                    "the message has more than {} MB, which nodes do not send each other: ask the \
-                     node that has it",
-                    ORIGINAL_BYTES_MAX >> 20
-                )));
-            }
-            Ok(answer)
+            self.carry_out(question, SEARCH_TIME_MAX).await
         };
         question::encode(answer.await)
     }
@@ -45,28 +37,6 @@ impl Operations {
             }
             NodeQuestion::Story(id) => {
                 NodeAnswer::of(&self.own_story(MessageId::from_number(id)).await?)
-            }
-            NodeQuestion::QuarantinePage(search) => {
-                NodeAnswer::of(&self.own_quarantine(search).await?)
-            }
-            NodeQuestion::QuarantineKeys(search) => {
-                NodeAnswer::of(&self.quarantine_keys(search).await?)
-            }
-            NodeQuestion::QuarantineEntries(ids) => {
-                NodeAnswer::of(&self.quarantine_entries(ids).await?)
-            }
-            NodeQuestion::Quarantined(id) => self.original(MessageId::from_number(id)).await,
-            NodeQuestion::Decide {
-                id,
-                decision,
-                change,
-            } => {
-                let id = MessageId::from_number(id);
-                let outcome = self.decide_here(id, decision).await?;
-                if let Some(change) = change {
-                    self.audit_for_node(change).await;
-                }
-                NodeAnswer::of(&outcome)
             }
         }
     }
@@ -95,17 +65,6 @@ impl Operations {
                 "next": next.map(MessageId::number),
                 "compared": found.compared,
             }))
-        })
-        .await
-    }
-
-    async fn original(&self, id: MessageId) -> Result<NodeAnswer, OperationError> {
-        self.blocking(move |operations| {
-            let entry = operations.entry(id)?;
-            Ok(NodeAnswer {
-                content: journal::to_json(&entry.journal),
-                body: entry.body,
-            })
         })
         .await
     }

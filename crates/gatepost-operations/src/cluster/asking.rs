@@ -51,6 +51,11 @@ impl Operations {
         }
     }
 
+    /// Whether the cluster has the node that the operator chose.
+    pub(crate) fn check_node(&self, chosen: Option<u8>) -> Result<(), OperationError> {
+        self.asked(chosen).map(drop)
+    }
+
     /// Asks one node, which may be this one. This one takes up to `own_time_max` for a search.
     pub(super) async fn ask_one(
         &self,
@@ -60,21 +65,27 @@ impl Operations {
     ) -> Result<NodeAnswer, OperationError> {
         match (&self.nodes, node) {
             (Some(nodes), Some(node)) if node != nodes.this_node() => {
-                let wait_max = question.wait_max();
-                ask(nodes.as_ref(), node, &question.bytes()?, wait_max).await
+                ask(nodes.as_ref(), node, &question.bytes()?).await
             }
             _ => self.carry_out(question, own_time_max).await,
         }
     }
 
-    /// Asks these nodes at the same time.
-    pub(super) async fn ask_each(
+    /// Asks all nodes of the cluster at the same time; only this one while it is not part of it,
+    /// and says so.
+    pub(super) async fn ask_all(
         &self,
-        questions: Vec<(u8, NodeQuestion)>,
+        nodes: &Arc<dyn AskNodes>,
+        question: &NodeQuestion,
     ) -> Result<NodeAnswers, OperationError> {
+        let mut all = vec![nodes.this_node()];
+        let is_joined = nodes.is_joined();
+        if is_joined {
+            all.extend(nodes.other_nodes());
+        }
         let mut asked = JoinSet::new();
-        for (node, question) in questions {
-            let operations = self.clone();
+        for node in all {
+            let (operations, question) = (self.clone(), question.clone());
             let one: Task<(u8, Result<NodeAnswer, OperationError>)> = Box::pin(async move {
                 let answer = operations.ask_one(Some(node), question, SEARCH_TIME_MAX);
                 (node, answer.await)
@@ -99,22 +110,6 @@ impl Operations {
         }
         answers.given.sort_by_key(|(node, _)| *node);
         answers.unanswered.sort_by_key(|unanswered| unanswered.node);
-        Ok(answers)
-    }
-
-    /// Asks all nodes of the cluster; only this one while it is not part of it, and says so.
-    pub(super) async fn ask_all(
-        &self,
-        nodes: &Arc<dyn AskNodes>,
-        question: &NodeQuestion,
-    ) -> Result<NodeAnswers, OperationError> {
-        let mut all = vec![nodes.this_node()];
-        let is_joined = nodes.is_joined();
-        if is_joined {
-            all.extend(nodes.other_nodes());
-        }
-        let questions = all.into_iter().map(|node| (node, question.clone()));
-        let mut answers = self.ask_each(questions.collect()).await?;
         if !is_joined {
             answers.unanswered.push(UnansweredNode {
                 node: None,
@@ -171,9 +166,8 @@ async fn ask(
     nodes: &dyn AskNodes,
     node: u8,
     question: &Bytes,
-    wait_max: Duration,
 ) -> Result<NodeAnswer, OperationError> {
-    match nodes.ask(node, question, wait_max).await {
+    match nodes.ask(node, question).await {
         Ok(answer) => question::decode(answer),
         Err(NodeFault::Silent) => Err(OperationError::NoAnswer(node)),
         Err(NodeFault::Refused(reason)) => Err(OperationError::Failed(reason)),

@@ -78,7 +78,7 @@ impl Operations {
     }
 }
 
-pub(super) fn note_node(entry: &mut Value, node: u8) {
+fn note_node(entry: &mut Value, node: u8) {
     entry["node"] = node.into();
 }
 
@@ -104,17 +104,22 @@ fn merge(pages: Vec<(u8, NodePage)>, count: usize) -> (Vec<Value>, Option<Messag
     let horizon = horizon.map(MessageId::from_number);
     let mut entries: Vec<EntryOfNode> = Vec::new();
     for (node, page) in pages {
-        for mut entry in page.messages {
+        for entry in page.messages {
             let id = entry["id"].as_str().and_then(|id| id.parse().ok());
             // An entry without an id comes from no release.
             let Some(id) = id.filter(|id| horizon.is_none_or(|horizon| *id >= horizon)) else {
                 continue;
             };
-            note_node(&mut entry, node);
             entries.push((id, node, entry));
         }
     }
-    entries.sort_by_key(|(id, node, _)| Reverse((*id, Reverse(*node))));
+    // A message that was put into quarantine is in the journal of each node: the entry of the node
+    // that received it comes first and remains.
+    entries.sort_by_key(|(id, node, _)| (Reverse(*id), id.node() != *node, *node));
+    entries.dedup_by(|(id, _, entry), (before, _, first)| id == before && is_one(entry, first));
+    for (_, node, entry) in &mut entries {
+        note_node(entry, *node);
+    }
     let mut next = horizon;
     if entries.len() > count {
         // Servers that had the same number once may have given the same id. The next page begins
@@ -130,6 +135,20 @@ fn merge(pages: Vec<(u8, NodePage)>, count: usize) -> (Vec<Value>, Option<Messag
     (entries.into_iter().map(|(.., entry)| entry).collect(), next)
 }
 
+/// Whether two entries of an id are of one message, which is known by what it had when it arrived:
+/// its verdict may be changed on one of the nodes already, and scores may be rounded on their way.
+fn is_one(entry: &Value, other: &Value) -> bool {
+    let fields = [
+        "listener",
+        "peer",
+        "sender",
+        "recipients",
+        "subject",
+        "size",
+    ];
+    fields.iter().all(|field| entry[field] == other[field])
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -137,13 +156,22 @@ mod tests {
     use super::*;
 
     /// The answer of a node with these ids, newest first, which compares so many entries at most.
-    fn page(ids: &[u64], before: Option<u64>, count: usize, compared_max: usize) -> NodePage {
+    fn page(
+        node: u8,
+        ids: &[u64],
+        before: Option<u64>,
+        count: usize,
+        compared_max: usize,
+    ) -> NodePage {
         let rest = ids.iter().copied();
         let rest: Vec<u64> = rest
             .filter(|id| before.is_none_or(|before| *id < before))
             .collect();
         let taken = count.min(compared_max).min(rest.len());
-        let entry = |id: &u64| json!({ "id": MessageId::from_number(*id).to_string() });
+        let entry = |id: &u64| {
+            let id = MessageId::from_number(*id);
+            json!({ "id": id.to_string(), "subject": format!("of node {node}") })
+        };
         NodePage {
             messages: rest[..taken].iter().map(entry).collect(),
             next: (taken < rest.len()).then(|| rest[taken - 1]),
@@ -178,7 +206,7 @@ mod tests {
                     let pages = pages.map(|(node, ids)| {
                         // Each node is differently fast.
                         let compared_max = compared_max + usize::from(node);
-                        (node, page(ids, before, count, compared_max))
+                        (node, page(node, ids, before, count, compared_max))
                     });
                     let (entries, next) = merge(pages.collect(), count);
                     assert!(entries.len() <= count + 1, "{count} {compared_max}");
@@ -190,5 +218,24 @@ mod tests {
                 assert_eq!(found, expected, "{count} {compared_max}");
             }
         }
+    }
+
+    #[test]
+    fn a_quarantined_message_that_all_nodes_have_is_listed_once() {
+        let id = MessageId::from_number(1 << 20 | 2 << 1);
+        let pages = [1, id.node(), 3].map(|node| {
+            // The first node has read that the message was released.
+            let verdict = if node == 1 { "accept" } else { "quarantine" };
+            let entry = json!({ "id": id.to_string(), "size": 7, "action": verdict });
+            let page = NodePage {
+                messages: vec![entry],
+                ..NodePage::default()
+            };
+            (node, page)
+        });
+        let (entries, next) = merge(pages.into(), 10);
+        assert_eq!(next, None);
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0]["node"], id.node());
     }
 }

@@ -1,19 +1,16 @@
 //! Questions of a node to another one, and answers, as bytes.
 //!
-//! A question is JSON. An answer is the length of a JSON text in 4 bytes, the text, and the bytes
-//! of a message, if one was asked for. The transport has a version for both.
-
-use std::time::Duration;
+//! A question is JSON. An answer is the length of a JSON text in 4 bytes, and the text. The
+//! transport has a version for both.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use gatepost_message::{Action, MessageId, TopicFilter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::decision::{AskedChange, QuarantineDecision};
-use super::limits::{ACTION_WAIT_MAX, ENTRIES_MAX, MERGED_MAX, READ_WAIT_MAX};
+use super::limits::ENTRIES_MAX;
 use crate::error::OperationError;
-use crate::request::{QuarantineSearch, Search};
+use crate::request::Search;
 
 /// A question to a node. Messages are named by the numbers of their ids.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,20 +20,6 @@ pub(super) enum NodeQuestion {
     Journal(AskedSearch),
     /// The story of a message.
     Story(u64),
-    /// A page of the quarantine.
-    QuarantinePage(QuarantineSearch),
-    /// The order of the messages in quarantine.
-    QuarantineKeys(QuarantineSearch),
-    /// The journal entries of these messages in quarantine.
-    QuarantineEntries(Vec<u64>),
-    /// A message in quarantine with its bytes.
-    Quarantined(u64),
-    /// An action on a message in quarantine.
-    Decide {
-        id: u64,
-        decision: QuarantineDecision,
-        change: Option<AskedChange>,
-    },
 }
 
 /// A search in the journal.
@@ -101,8 +84,6 @@ impl TryFrom<AskedSearch> for Search {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct NodeAnswer {
     pub(super) content: Value,
-    /// The bytes of a message.
-    pub(super) body: Bytes,
 }
 
 impl NodeAnswer {
@@ -110,7 +91,6 @@ impl NodeAnswer {
         let content = serde_json::to_value(answer);
         Ok(Self {
             content: content.map_err(unreadable)?,
-            body: Bytes::new(),
         })
     }
 
@@ -123,26 +103,10 @@ impl NodeAnswer {
 impl NodeQuestion {
     /// The question with counts that an answer permits.
     pub(super) fn bounded(mut self) -> Self {
-        match &mut self {
-            Self::Journal(asked) => asked.bound(ENTRIES_MAX),
-            Self::QuarantinePage(QuarantineSearch { count, .. }) => {
-                *count = (*count).min(ENTRIES_MAX);
-            }
-            Self::QuarantineKeys(QuarantineSearch { count, .. }) => {
-                *count = (*count).min(MERGED_MAX);
-            }
-            Self::QuarantineEntries(ids) => ids.truncate(ENTRIES_MAX),
-            Self::Story(_) | Self::Quarantined(_) | Self::Decide { .. } => {}
+        if let Self::Journal(asked) = &mut self {
+            asked.bound(ENTRIES_MAX);
         }
         self
-    }
-
-    /// The longest wait for each part of the answer.
-    pub(super) const fn wait_max(&self) -> Duration {
-        match self {
-            Self::Decide { .. } => ACTION_WAIT_MAX,
-            _ => READ_WAIT_MAX,
-        }
     }
 
     pub(super) fn bytes(&self) -> Result<Bytes, OperationError> {
@@ -157,15 +121,11 @@ impl NodeQuestion {
 
 /// An answer as bytes.
 pub(super) fn encode(answer: Result<NodeAnswer, OperationError>) -> Bytes {
-    let (content, body) = match answer {
-        Ok(answer) => (Ok(answer.content), answer.body),
-        Err(error) => (Err(error), Bytes::new()),
-    };
+    let content = answer.map(|answer| answer.content);
     let text = serde_json::to_vec(&content).unwrap_or_default();
-    let mut bytes = BytesMut::with_capacity(4 + text.len() + body.len());
+    let mut bytes = BytesMut::with_capacity(4 + text.len());
     bytes.put_u32(text.len() as u32);
     bytes.put_slice(&text);
-    bytes.put_slice(&body);
     bytes.freeze()
 }
 
@@ -182,10 +142,7 @@ pub(super) fn decode(mut bytes: Bytes) -> Result<NodeAnswer, OperationError> {
     let text = bytes.split_to(length);
     let content: Result<Value, OperationError> =
         serde_json::from_slice(&text).map_err(unreadable)?;
-    Ok(NodeAnswer {
-        content: content?,
-        body: bytes,
-    })
+    Ok(NodeAnswer { content: content? })
 }
 
 fn unreadable(error: impl std::fmt::Display) -> OperationError {
@@ -204,7 +161,6 @@ mod tests {
     fn an_answer_and_an_error_read_back() {
         let answer = NodeAnswer {
             content: json!({ "messages": [1] }),
-            body: Bytes::from_static(b"\0\xffbody"),
         };
         assert_eq!(decode(encode(Ok(answer.clone()))), Ok(answer));
         for error in [

@@ -192,10 +192,13 @@ pub(super) fn collect(
     routes: &dyn MailRoutes,
     settings: &QuarantineDigestSettings,
     (before, run): (&DigestProgress, &DigestProgress),
+    this_node: Option<u8>,
 ) -> Result<Digests, OperationError> {
     let mut digests = Digests::new();
+    // In a cluster, each node has all messages, and lists those that it received.
+    let is_ours = |id: MessageId| this_node.is_none_or(|node| id.node() == node);
     each_quarantined(store, MessageId::from_number(before.settled), |entry| {
-        if run.includes(entry.id) && !before.includes(entry.id) {
+        if is_ours(entry.id) && run.includes(entry.id) && !before.includes(entry.id) {
             add(&mut digests, entry, routes, settings);
         }
     })?;

@@ -239,7 +239,9 @@ fn prepare(
             key: None,
         });
     };
-    let digests = collection::collect(store, &**routes, settings, (before, &progress))?;
+    let runs = (before, &progress);
+    let this_node = operations.this_node();
+    let digests = collection::collect(store, &**routes, settings, runs, this_node)?;
     ticket_release::forget_ended(store)?;
     let key = (!digests.is_empty()).then(|| TicketKey::read_or_make(store));
     Ok(PreparedRun {

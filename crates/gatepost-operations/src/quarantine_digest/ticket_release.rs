@@ -65,7 +65,7 @@ impl Operations {
         let of_check = ticket.clone();
         self.blocking(move |operations| operations.kept_for(&of_check).map(drop))
             .await?;
-        let message = self.quarantined(ticket.id, self.this_node()).await?;
+        let message = self.quarantined(ticket.id).await?;
         let entry = self.kept_entry(ticket).await?;
         Ok(TicketMessage {
             message,

@@ -1,7 +1,5 @@
 //! The other nodes of the cluster, for the operations of administrators.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use gatepost_backbone::{NodeQuestions, QuestionError};
 use gatepost_operations::{AskNodes, NodeFault, Operations};
@@ -23,8 +21,8 @@ impl AskNodes for BackboneNodes {
         self.0.other_nodes()
     }
 
-    fn ask(&self, node: u8, question: &[u8], wait_max: Duration) -> Task<Result<Bytes, NodeFault>> {
-        let asked = self.0.ask(node, question, wait_max);
+    fn ask(&self, node: u8, question: &[u8]) -> Task<Result<Bytes, NodeFault>> {
+        let asked = self.0.ask(node, question);
         Box::pin(async move {
             asked.await.map_err(|error| match error {
                 QuestionError::NoAnswer => NodeFault::Silent,

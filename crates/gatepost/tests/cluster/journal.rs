@@ -311,6 +311,14 @@ fn only_administrators_reach_other_nodes() {
     assert_eq!(subjects(&kept).len(), 1);
 }
 
+/// Waits until a node has so many messages in quarantine.
+fn await_quarantined(node: &Gateway, count: u64) {
+    await_some("the node has all messages in quarantine", || {
+        let list = json(node, "/admin/quarantine", &[]);
+        (list["total"] == count).then_some(())
+    });
+}
+
 #[test]
 fn the_quarantine_of_all_nodes_is_one_list() {
     if nats::program().is_none() {
@@ -328,10 +336,16 @@ fn the_quarantine_of_all_nodes_is_one_list() {
             expected.push((subject, number));
         }
     }
+    for (node, _) in &nodes {
+        await_quarantined(node, 6);
+    }
     let oldest = whole_list(one, "/admin/quarantine?sort=oldest");
     assert_eq!(subjects(&oldest), expected);
     assert_eq!((&oldest["found"], &oldest["total"]), (&6.into(), &6.into()));
     expected.reverse();
+    // Each node has the entries in its journal, and they are listed once.
+    let journal = whole_list(two, "/admin/messages?search=keep");
+    assert_eq!(subjects(&journal), expected);
     let second = whole_list(two, "/admin/quarantine?skip=2&count=3");
     assert_eq!(subjects(&second), expected[2..5]);
     let by_sender = whole_list(three, "/admin/quarantine?sort=sender");
@@ -339,14 +353,7 @@ fn the_quarantine_of_all_nodes_is_one_list() {
     assert_eq!(nodes_by_sender, [2, 2, 3, 3, 1, 1]);
     let found = whole_list(three, "/admin/quarantine?search=anna");
     assert_eq!((&found["found"], &found["total"]), (&2.into(), &6.into()));
-    let far = curl(
-        one,
-        "/admin/quarantine?skip=20000",
-        &["-w", " %{http_code}"],
-    );
-    assert!(far.ends_with(" 400") && far.contains("20000"), "{far}");
-
-    // The original, and actions, which the node carries out that has the message.
+    // The original, and actions, which any node carries out.
     let path = |subject: &str| format!("/admin/quarantine/{}", id_of(&oldest, subject));
     let source = curl(one, &format!("{}/source", path("keep 0 at 2")), &[]);
     assert!(source.contains("Subject: keep 0 at 2"), "{source}");
@@ -363,7 +370,7 @@ fn the_quarantine_of_all_nodes_is_one_list() {
         &["-X", "POST"],
     );
     assert_eq!(learned["learned"], "new", "{learned}");
-    let mut reader = Client::subscribe(two, "alarms/#", "%t");
+    let mut reader = Client::subscribe(one, "alarms/#", "%t");
     let released = json(
         one,
         &format!("{}/release", path("keep 0 at 2")),
@@ -391,10 +398,6 @@ fn the_quarantine_of_all_nodes_is_one_list() {
     assert_eq!(whole_list(one, "/admin/quarantine")["total"], 4);
     let senders = json(three, "/admin/senders", &[]);
     assert_eq!(senders["senders"][0], "bert@x.example", "{senders}");
-    // Both nodes have recorded who did it.
-    let changes = json(two, "/admin/changes", &[]).to_string();
-    assert!(changes.contains("node 1, http 127.0.0.1"), "{changes}");
-    assert!(changes.contains("/release"), "{changes}");
     let changes = json(one, "/admin/changes", &[]).to_string();
     assert!(changes.contains("/release"), "{changes}");
 }
@@ -416,6 +419,7 @@ fn the_command_acts_on_the_quarantine_of_all_nodes_and_large_mail_comes_in_piece
     let options = ["--header", "Subject: keep it", "--body", &data];
     let sent = swaks(&server, "a@x.example", "alarms+fire@localhost", &options);
     assert!(sent.status.success(), "{}", text_of(&sent));
+    await_quarantined(&one, 1);
     let list = whole_list(&one, "/admin/quarantine");
     let id = id_of(&list, "keep it");
     let source = await_some("the original comes", || {
@@ -433,10 +437,4 @@ fn the_command_acts_on_the_quarantine_of_all_nodes_and_large_mail_comes_in_piece
     assert!(listed.contains(&id), "{listed}");
     assert!(gatepost(&["delete", &id]).contains("deleted"));
     assert_eq!(whole_list(&one, "/admin/quarantine")["total"], 0);
-    two.terminate();
-    let listed = await_some("the list names the node", || {
-        let listed = gatepost(&["list"]);
-        listed.contains("node 2 did not answer").then_some(listed)
-    });
-    assert!(!listed.contains(&id), "{listed}");
 }

@@ -1,6 +1,8 @@
 //! Mail that is released from the quarantine of one node into mailboxes of all, with swaks,
 //! curl and POP3.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::mailboxes::{ANNA, SETTINGS, count, folder, folder_with_users, read, send};
@@ -10,7 +12,21 @@ use super::support::{Gateway, await_some, run};
 
 const SCOPE: &str = "[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/judge\"]\n";
 
-fn administer(gateway: &Gateway, method: &str, path: &str) -> Value {
+/// Starts a server that puts all mail into quarantine, with these settings before the others.
+pub(super) fn start_judging(folder: &Path, own: &str) -> Gateway {
+    let settings = SETTINGS.replace("scope = []\n", "");
+    let procedures = folder.join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    let judge = "return function() return 'quarantine' end";
+    std::fs::write(procedures.join("judge.luau"), judge).expect("written");
+    let gateway = Gateway::start_in(folder, &format!("{own}{settings}{SCOPE}"));
+    await_some("the server has what it needs", || {
+        (!readyz(&gateway).contains("degraded")).then_some(())
+    });
+    gateway
+}
+
+pub(super) fn administer(gateway: &Gateway, method: &str, path: &str) -> Value {
     let url = gateway.url(path);
     let arguments = ["-sS", "-u", "bert:secret", "-X", method, &url];
     let output = run("curl", &arguments, b"");
@@ -24,20 +40,8 @@ fn a_mail_that_is_released_is_in_its_mailbox_on_all_nodes() {
     }
     let nats = Nats::start("");
     let folders = [folder_with_users(), folder()];
-    let settings = SETTINGS.replace("scope = []\n", "");
-    let [one, two] = [0, 1].map(|place| {
-        let folder = folders[place].path();
-        let procedures = folder.join("procedures");
-        std::fs::create_dir_all(&procedures).expect("a folder");
-        let judge = "return function() return 'quarantine' end";
-        std::fs::write(procedures.join("judge.luau"), judge).expect("written");
-        let own = nats.settings(place as u8 + 1);
-        let gateway = Gateway::start_in(folder, &format!("{own}{settings}{SCOPE}"));
-        await_some("the node is part of its cluster", || {
-            (!readyz(&gateway).contains("degraded")).then_some(())
-        });
-        gateway
-    });
+    let one = start_judging(folders[0].path(), &nats.settings(1));
+    let two = start_judging(folders[1].path(), &nats.settings(2));
     let said = send(&one, ANNA, "suspicious");
     assert!(said.contains(" taken"), "{said}");
     assert_eq!(count(&two, "anna"), 0);

@@ -19,6 +19,7 @@ mod metrics;
 mod moves;
 mod nats;
 mod network;
+mod quarantine;
 mod refusals;
 mod restarts;
 mod retained;

@@ -52,7 +52,7 @@ function story(entry) {
 }
 
 /** The query that names the node of a message; empty without a cluster. */
-export const ofNode = ({ node }) => (node ? `?node=${node}` : "");
+const ofNode = ({ node }) => (node ? `?node=${node}` : "");
 
 /** The nodes whose part of a list is missing, as sentences; empty if none is. */
 export const missing = ({ unanswered = [] }) => unanswered.map(({ reason }) => reason + ".").join(" ");

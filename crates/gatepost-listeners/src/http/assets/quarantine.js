@@ -2,7 +2,7 @@
 
 import { $, LEARNED, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, when } from "./page.js";
 import { ACTIONS, doLater, isLeaving, leavingCount, startLater } from "./later.js";
-import { messageRow, missing, ofNode } from "./messages.js";
+import { messageRow, missing } from "./messages.js";
 
 const STATUS = "quarantine-status";
 /** How long events are gathered before the list is requested again. */
@@ -24,7 +24,7 @@ const where = ({ destinations = [], subscribers }) => {
 };
 
 function actions(entry) {
-  const path = (what = "", query = ofNode(entry)) => `/admin/quarantine/${entry.id}${what}${query}`;
+  const path = (what = "") => `/admin/quarantine/${entry.id}${what}`;
   const shown = element("pre", { class: "source", dir: "auto", tabindex: "0", hidden: "", "aria-label": "Text of the message" });
   // Inserted as text: a quarantined message is hostile until proven otherwise.
   const show = (field) => async () => {
@@ -33,7 +33,7 @@ function actions(entry) {
     shown.textContent = message[field] || "(nothing)";
     shown.hidden = false;
   };
-  const learn = (lesson) => () => ask(STATUS, "POST", path("/learn", `?as=${lesson}` + ofNode(entry).replace("?", "&")), undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
+  const learn = (lesson) => () => ask(STATUS, "POST", path(`/learn?as=${lesson}`), undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
   const release = async (body) => (await ask(STATUS, "POST", path("/release"), body, (result) => `Released to ${where(result)}.`)) && focusNext(entry);
   const releaseTo = (question, as_attachment) => async () => {
     const typed = prompt(question, entry.recipients?.join(", ") ?? "");

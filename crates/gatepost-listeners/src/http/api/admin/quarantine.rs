@@ -4,7 +4,7 @@
 //! no browser interprets, and excerpts are shown as text, never as markup.
 
 use gatepost_learning::bayes::Class;
-use gatepost_message::{Action, MessageId};
+use gatepost_message::MessageId;
 use gatepost_operations::{
     DecisionOutcome, OperationError, Operations, QuarantineDecision, QuarantineOrder,
     QuarantineSearch, ReleaseRequest,
@@ -12,7 +12,6 @@ use gatepost_operations::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::audit;
 use super::rules::class_of;
 use super::{body, count_of, node_of, skip_of};
 use crate::http::context::HttpContext;
@@ -44,18 +43,11 @@ pub(super) async fn respond(
                 Class::Spam => QuarantineDecision::LearnSpam,
                 Class::Ham => QuarantineDecision::LearnHam,
             };
-            decide(context, operations, request, id, decision).await
+            decide(context, operations, id, decision).await
         }
         "allow-sender" => {
             expect_method(request, &["POST"], "POST")?;
-            decide(
-                context,
-                operations,
-                request,
-                id,
-                QuarantineDecision::AllowSender,
-            )
-            .await
+            decide(context, operations, id, QuarantineDecision::AllowSender).await
         }
         _ => Err(HttpError::NotFound(request.path.clone())),
     }
@@ -119,26 +111,17 @@ async fn release(
         as_attachment: how.as_attachment,
         stays_quarantined: false,
     };
-    decide(
-        context,
-        operations,
-        request,
-        id,
-        QuarantineDecision::Release(how),
-    )
-    .await
+    decide(context, operations, id, QuarantineDecision::Release(how)).await
 }
 
-/// Carries out a decision, on the node that has the message.
+/// Carries out a decision.
 async fn decide(
     context: &HttpContext,
     operations: &Operations,
-    request: &HttpRequest,
     id: MessageId,
     decision: QuarantineDecision,
 ) -> Result<HttpResponse, HttpError> {
-    let change = audit::change_of(request);
-    let decided = operations.decide(id, decision, change, node_of(request)?);
+    let decided = operations.decide(id, decision);
     let id = id.to_string();
     let released = match decided.await? {
         DecisionOutcome::Deleted => return Ok(HttpResponse::empty(204)),
@@ -154,14 +137,14 @@ async fn decide(
     };
     let mut answer = json!({
         "id": id,
-        "verdict": released.verdict,
+        "verdict": released.verdict.action.name(),
         "subscribers": released.subscribers,
         "destinations": released.destinations,
     });
-    let action = released.verdict.parse().unwrap_or(Action::Defer);
+    let action = released.verdict.action;
     let status = status_of(action);
     if status != 200 {
-        answer["reason"] = Value::from(released.reason);
+        answer["reason"] = Value::from(released.verdict.reason);
     }
     let mut response = HttpResponse::json(status, &answer);
     add_retry_after(context, action, &mut response);
@@ -176,9 +159,9 @@ async fn one(
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "DELETE"], "GET, HEAD, DELETE")?;
     if request.method() == "DELETE" {
-        return decide(context, operations, request, id, QuarantineDecision::Delete).await;
+        return decide(context, operations, id, QuarantineDecision::Delete).await;
     }
-    let message = operations.quarantined(id, node_of(request)?).await?;
+    let message = operations.quarantined(id).await?;
     let mut answer = message.story;
     answer["text"] = Value::from(message.text);
     answer["source"] = Value::from(String::from_utf8_lossy(&message.source).into_owned());
@@ -191,7 +174,7 @@ async fn source(
     id: MessageId,
 ) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    let message = operations.quarantined(id, node_of(request)?).await?;
+    let message = operations.quarantined(id).await?;
     Ok(
         HttpResponse::new(200, "application/octet-stream", message.source)
             .with("Cache-Control", "no-store")
@@ -223,10 +206,6 @@ impl From<OperationError> for HttpError {
             OperationError::NoAnswer(_) => Self::Unavailable(error.to_string()),
             OperationError::NoSuchNode(_) => Self::Parameter {
                 name: "node",
-                detail: error.to_string(),
-            },
-            OperationError::TooFar(_) => Self::Parameter {
-                name: "skip",
                 detail: error.to_string(),
             },
             OperationError::Failed(detail) => Self::Unavailable(detail),
