@@ -69,10 +69,15 @@ fn metric_on(host: &Host, gateway: &Gateway, name: &str) -> u64 {
 /// All metrics of a server on this host. A new node shows none before it has read the users of its
 /// cluster.
 fn metrics_on(host: &Host, gateway: &Gateway) -> String {
+    answer_on(host, gateway, "/metrics")
+}
+
+/// What a node on this host answers to a request for this path.
+fn answer_on(host: &Host, gateway: &Gateway, path: &str) -> String {
     let words = [host.prefix(), vec!["curl".to_owned()]].concat();
     let mut words = words.iter().map(String::as_str);
     let program = words.next().expect("curl at least");
-    let url = gateway.url("/metrics");
+    let url = gateway.url(path);
     let arguments: Vec<&str> = words.chain(["-s", &url]).collect();
     text_of(&run(program, &arguments, b""))
 }

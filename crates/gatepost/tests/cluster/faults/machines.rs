@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::nats::Nats;
 use crate::network::{Host, Network};
 use crate::support::Gateway;
-use crate::{PLAIN, await_joined_on, metrics_on};
+use crate::{PLAIN, answer_on, await_joined_on, metrics_on};
 
 /// Sizes of the disks that become full, in megabytes.
 const NATS_DISK: u32 = 256;
@@ -189,14 +189,23 @@ impl Machines {
         }
     }
 
-    /// Metrics of the cluster and logs, for the reader of a failure.
+    /// Metrics of the cluster, sessions and logs, for the reader of a failure.
     pub(crate) fn report(&self) -> String {
         let of_node = |node: &ClusterNode| {
+            let sessions = ["", "/present", "/absent"].map(|one| {
+                let path = format!("/admin/sessions{one}");
+                answer_on(&node.host, node.gateway(), &path)
+            });
             let metrics = metrics_on(&node.host, node.gateway());
             let metrics = metrics.lines();
             let of_cluster = metrics.filter(|line| line.starts_with("gatepost_backbone"));
             let of_cluster: Vec<&str> = of_cluster.collect();
-            of_cluster.join("\n") + "\n" + &node.gateway().log()
+            let parts = [
+                of_cluster.join("\n"),
+                sessions.join("\n"),
+                node.gateway().log(),
+            ];
+            parts.join("\n")
         };
         let nodes = self.nodes.each_ref().map(of_node);
         let servers = self.servers.each_ref().map(Nats::log);

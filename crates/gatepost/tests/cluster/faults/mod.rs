@@ -6,10 +6,11 @@
 //! connected to the second node, another was at the third once and returns after each series.
 //!
 //! Some faults happen once with all tests. `GATEPOST_TEST_CLUSTER_ROUNDS=300` runs a campaign of
-//! all faults, or of those whose text begins with `GATEPOST_TEST_CLUSTER_FAULTS`. In two of
-//! three series, a fault lasts until the sessions of a node that it stops are adopted, if
-//! `GATEPOST_TEST_CLUSTER_ADOPT_AFTER=1s` switches adoption on. If `GATEPOST_TEST_NATS_OTHER` names
-//! the program of another version of nats-server, one fault of a series replaces the NATS servers.
+//! all faults, or of those that `GATEPOST_TEST_CLUSTER_FAULTS='Kill;Stop'` names by how their text
+//! begins. In two of three series, a fault lasts until the sessions of a node that it stops are
+//! adopted, if `GATEPOST_TEST_CLUSTER_ADOPT_AFTER=1s` switches adoption on. If
+//! `GATEPOST_TEST_NATS_OTHER` names the program of another version of nats-server, one fault of a
+//! series replaces the NATS servers.
 
 mod fault;
 pub(crate) mod machines;
@@ -76,7 +77,11 @@ fn chosen(table: &FaultTable) -> (Vec<(Fault, Effect)>, usize) {
     let further = rounds.as_ref().map_or(&[][..], |_| table.further);
     let upgrade = nats::other_version().map(|_| &fault::NATS_UPGRADE);
     let faults = table.always.iter().chain(further).chain(upgrade);
-    let faults = faults.filter(|(fault, _)| format!("{fault:?}").starts_with(&named));
+    let is_named = |fault: &Fault| {
+        let text = format!("{fault:?}");
+        named.split(';').any(|begin| text.starts_with(begin))
+    };
+    let faults = faults.filter(|(fault, _)| is_named(fault));
     let faults: Vec<(Fault, Effect)> = faults.copied().collect();
     let rounds = rounds.map_or(faults.len(), |rounds| rounds.parse().expect("a number"));
     (faults, rounds)
