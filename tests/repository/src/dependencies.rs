@@ -1,4 +1,8 @@
-//! Rule: a crate declares only dependencies that its code names.
+//! Rules: a crate declares only dependencies that its code names, and what only tests depend on
+//! adds no feature to what the programs are built of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use crate::files::{below, crates, read};
 
@@ -67,5 +71,48 @@ fn the_workspace_declares_only_what_a_crate_uses() {
     assert!(
         unused.is_empty(),
         "no crate uses these workspace dependencies: {unused:?}"
+    );
+}
+
+/// The features of each package of a build: the package and its version, and one set for each way
+/// in which it is compiled.
+fn features_of(selection: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--prefix", "none"])
+        .args(["--format", "{p}\t{f}"])
+        .args(selection)
+        .output()
+        .expect("cargo runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let mut packages = BTreeMap::<String, BTreeSet<String>>::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let (package, features) = line.split_once('\t').unwrap_or((line, ""));
+        let features = features.trim_end_matches(" (*)").to_owned();
+        packages
+            .entry(package.to_owned())
+            .or_default()
+            .insert(features);
+    }
+    packages
+}
+
+/// Otherwise `make test` would compile the server's crates twice: for the programs, and for the
+/// tests of the whole workspace.
+#[test]
+fn tests_add_no_feature_to_what_programs_are_built_of() {
+    let programs = ["-p", "gatepost", "-p", "gatepost-bench"];
+    let of_programs = features_of(&[&programs[..], &["--edges", "normal,build"]].concat());
+    let of_tests = features_of(&["--workspace", "--edges", "normal,build,dev"]);
+    assert!(of_programs.len() > 100, "{of_programs:?}");
+    let added: Vec<String> = of_programs
+        .iter()
+        .filter(|(package, features)| of_tests.get(*package) != Some(features))
+        .map(|(package, features)| format!("{package}: {features:?}, {:?}", of_tests.get(package)))
+        .collect();
+    assert!(
+        added.is_empty(),
+        "with other features in tests:\n{}",
+        added.join("\n")
     );
 }

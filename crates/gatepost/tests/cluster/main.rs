@@ -72,7 +72,7 @@ fn metrics_on(host: &Host, gateway: &Gateway) -> String {
     answer_on(host, gateway, "/metrics")
 }
 
-/// What a node on this host answers to a request for this path.
+/// The answer of a node on this host to a request for this path.
 fn answer_on(host: &Host, gateway: &Gateway, path: &str) -> String {
     let words = [host.prefix(), vec!["curl".to_owned()]].concat();
     let mut words = words.iter().map(String::as_str);

@@ -215,6 +215,13 @@ impl Nats {
         all.map(|name| name.to_string()).collect()
     }
 
+    /// Waits until all replicas of all streams have all messages.
+    pub(crate) fn await_replicas(&self) {
+        await_some("all replicas are complete", || {
+            self.incomplete_streams().is_empty().then_some(())
+        });
+    }
+
     /// The version that it has at present.
     pub(crate) fn version(&self) -> String {
         let connection = TcpStream::connect((&*self.host.address, self.port)).expect("open");
