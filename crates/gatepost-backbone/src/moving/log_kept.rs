@@ -3,8 +3,12 @@
 //!
 //! Some of them may be in the log already: as entries that the failed node had not read back, as
 //! entries of another node that began to adopt it, or as entries that are stored only now. This
-//! node keeps them, looks through the log, and appends those that are not there under the same
+//! node looks through the log, keeps those that are not there, and appends them under the same
 //! message ids.
+//!
+//! Nothing is kept that this node may have read already. If it were, and this node could not look
+//! through the log to the end, it would find the publication there never again, and append it a
+//! second time at its next start.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -15,7 +19,7 @@ use gatepost_store::StoreError;
 
 use super::{MoveContext, log_range};
 use crate::error::BackboneError;
-use crate::log::append_queue::{Append, PendingAppend};
+use crate::log::append_queue::Append;
 use crate::log::entry::EntryContent;
 use crate::log::identity::LogIdentity;
 use crate::log::position::LogPosition;
@@ -34,9 +38,6 @@ pub(super) async fn log_kept(
         return Ok(());
     }
     let log = &context.shared.log;
-    let changes: Vec<_> = publications.iter().map(kept::put).collect();
-    let stored = store(log.store.submit(changes)).await;
-    stored?;
     let mut by_partition: HashMap<u16, OfPartition> = HashMap::new();
     for one in publications {
         let number = log.partition_of(&one.publication.topic).number;
@@ -62,40 +63,68 @@ async fn log_partition(
     partition: &Partition,
     stream: &Stream,
     from: Option<LogPosition>,
-    mut publications: OfPartition,
+    publications: OfPartition,
 ) -> Result<(), BackboneError> {
-    // First: the reader of the partition notices what the log gets from now on.
-    partition.queue.adopt(publications.keys().cloned());
     let own = partition.progress.delivered();
     // The entries of a stream that was replaced are gone.
     let from = from.filter(|from| own.is_none_or(|own| own.stream == from.stream));
     let first = from.map_or(1, |from| from.next_sequence());
+    // First: the reader of the partition notices what the log gets from now on.
+    let mut adoption = PublicationAdoption::begin(partition, &publications);
     let found = found_in_log(stream, first, &publications).await?;
-    let mut removals = Vec::new();
-    for identity in found {
-        publications.remove(&identity);
-        partition.queue.found_in_log(&identity);
-        removals.push(kept::remove(&identity));
+    // An earlier attempt of this node may have kept some of them.
+    let mut changes: Vec<_> = found.iter().map(kept::remove).collect();
+    for identity in &found {
+        partition.queue.found_in_log(identity);
     }
-    if !removals.is_empty() {
-        store(context.shared.log.store.submit(removals)).await?;
+    // The reader may have found others meanwhile. It removes what it finds after this.
+    let is_new = |identity: &LogIdentity| {
+        adoption.new.contains(identity) && partition.queue.is_adopted(identity)
+    };
+    let rest = publications
+        .into_iter()
+        .filter(|(identity, _)| is_new(identity));
+    let mut rest: Vec<_> = rest.map(|(_, one)| one).collect();
+    rest.sort_by_key(|one| one.publication.id);
+    changes.extend(rest.iter().map(kept::put));
+    if !changes.is_empty() {
+        store(context.shared.log.store.submit(changes)).await?;
     }
-    let mut rest: Vec<_> = publications.into_iter().collect();
-    rest.sort_by_key(|(_, one)| one.publication.id);
-    for (identity, one) in rest {
-        if !partition.queue.is_adopted(&identity) {
+    adoption.is_kept = true;
+    for one in rest {
+        if !partition.queue.is_adopted(&LogIdentity::of(&one)) {
             continue; // The reader has found it meanwhile.
         }
-        let (pending, _) = PendingAppend::new(1);
-        partition.queue.push(Append {
-            publications: vec![one],
-            stored: None,
-            earlier: None,
-            pending,
-            deadline: None,
-        });
+        partition.queue.push(Append::of_kept(one));
     }
     Ok(())
+}
+
+/// The adoption of publications, which is undone unless this node keeps them: then the reader of
+/// the partition does not look for them any more.
+struct PublicationAdoption<'a> {
+    partition: &'a Partition,
+    /// Publications that this node had not adopted before.
+    new: HashSet<LogIdentity>,
+    is_kept: bool,
+}
+
+impl<'a> PublicationAdoption<'a> {
+    fn begin(partition: &'a Partition, publications: &OfPartition) -> Self {
+        Self {
+            partition,
+            new: partition.queue.adopt(publications.keys().cloned()),
+            is_kept: false,
+        }
+    }
+}
+
+impl Drop for PublicationAdoption<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.partition.queue.forget_adopted(&self.new);
+        }
+    }
 }
 
 /// The publications that the log has from an entry on.

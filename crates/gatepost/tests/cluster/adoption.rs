@@ -28,7 +28,7 @@ fn nodes(nats: &Nats, folder: &tempfile::TempDir) -> (Gateway, Gateway) {
     (one, two)
 }
 
-fn await_adopted(gateway: &Gateway, count: u64) {
+pub(crate) fn await_adopted(gateway: &Gateway, count: u64) {
     await_some("the sessions are adopted", || {
         let adopted = metric(gateway, "gatepost_backbone_sessions_adopted_total");
         (adopted >= count).then_some(())

@@ -4,6 +4,7 @@
 mod support;
 
 mod adoption;
+mod adoption_interrupted;
 #[path = "../crash/clients.rs"]
 mod clients;
 mod disaster;

@@ -11,14 +11,16 @@
 //!   of the publication: a later run of the server sends it under the same one.
 //! - Publications that an earlier run kept precede all others.
 
+mod pending;
+
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
 use gatepost_broker::LoggedPublication;
-use gatepost_store::{ExternalCommit, StoreError, Ticket};
+use gatepost_store::{StoreError, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -27,42 +29,14 @@ use super::entry;
 use super::identity::LogIdentity;
 use crate::encoding::{self, BundleOrigin};
 
+pub(crate) use pending::PendingAppend;
+
 /// The length up to which an entry accepts further publications.
 const ENTRY_BYTES_MAX: usize = 32 * 1024;
 /// The publications of an entry.
 const ENTRY_PUBLICATIONS_MAX: usize = 256;
 /// The bytes up to which entries are stored together.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
-
-/// The publications of one flush of a publisher, in all partitions.
-pub(crate) struct PendingAppend {
-    commit: ExternalCommit,
-    /// The publications whose outcome is not known.
-    remaining: AtomicUsize,
-    failure: Mutex<Option<StoreError>>,
-}
-
-impl PendingAppend {
-    pub(crate) fn new(publications: usize) -> (Arc<Self>, Ticket) {
-        let (commit, ticket) = ExternalCommit::new();
-        let pending = Self {
-            commit,
-            remaining: AtomicUsize::new(publications),
-            failure: Mutex::default(),
-        };
-        (Arc::new(pending), ticket)
-    }
-
-    fn settle(&self, publications: usize, outcome: Result<(), StoreError>) {
-        if let Err(error) = outcome {
-            self.failure.lock().get_or_insert(error);
-        }
-        if self.remaining.fetch_sub(publications, Ordering::AcqRel) == publications {
-            let failure = self.failure.lock().take();
-            self.commit.decide(failure.map_or(Ok(()), Err));
-        }
-    }
-}
 
 /// Publications that wait.
 pub(crate) struct Append {
@@ -86,6 +60,18 @@ enum Readiness {
 }
 
 impl Append {
+    /// A publication that is kept in the database, and whose sender does not wait.
+    pub(crate) fn of_kept(publication: LoggedPublication) -> Self {
+        let (pending, _) = PendingAppend::new(1);
+        Self {
+            publications: vec![publication],
+            stored: None,
+            earlier: None,
+            pending,
+            deadline: None,
+        }
+    }
+
     fn readiness(&self) -> Readiness {
         let earlier = self.earlier.as_ref().and_then(Ticket::outcome);
         if let Some(Err(error)) = earlier {
@@ -183,6 +169,14 @@ struct QueueState {
     adopted: HashSet<LogIdentity>,
 }
 
+impl QueueState {
+    fn is_adopted(&self, identity: &LogIdentity) -> bool {
+        let earlier = self.earlier.as_ref();
+        self.adopted.contains(identity)
+            || earlier.is_some_and(|earlier| earlier.contains_key(identity))
+    }
+}
+
 /// The queue of one partition.
 pub(crate) struct AppendQueue {
     state: Mutex<QueueState>,
@@ -232,18 +226,24 @@ impl AppendQueue {
         }
     }
 
-    /// Records publications of a failed node that this node keeps from now on.
-    pub(crate) fn adopt(&self, all: impl IntoIterator<Item = LogIdentity>) {
-        self.state.lock().adopted.extend(all);
+    /// Records publications of a failed node that this node keeps from now on. Returns those that
+    /// it did not keep before.
+    pub(crate) fn adopt(&self, all: impl Iterator<Item = LogIdentity>) -> HashSet<LogIdentity> {
+        let mut state = self.state.lock();
+        let new: HashSet<_> = all.filter(|one| !state.is_adopted(one)).collect();
+        state.adopted.extend(new.iter().cloned());
+        new
+    }
+
+    /// Publications that were to be adopted are not kept.
+    pub(crate) fn forget_adopted(&self, all: &HashSet<LogIdentity>) {
+        self.state.lock().adopted.retain(|one| !all.contains(one));
     }
 
     /// Whether a publication in an entry of another node is one that this node has adopted from a
     /// failed one, in this run or an earlier one.
     pub(crate) fn is_adopted(&self, identity: &LogIdentity) -> bool {
-        let state = self.state.lock();
-        let earlier = state.earlier.as_ref();
-        state.adopted.contains(identity)
-            || earlier.is_some_and(|earlier| earlier.contains_key(identity))
+        self.state.lock().is_adopted(identity)
     }
 
     /// Another node has adopted the publications that are kept in the database. Their senders get
@@ -276,14 +276,7 @@ impl AppendQueue {
         let mut state = self.state.lock();
         let earlier = state.earlier.take().unwrap_or_default();
         for one in earlier.into_values().rev() {
-            let (pending, _) = PendingAppend::new(1);
-            let append = Append {
-                publications: vec![one],
-                stored: None,
-                earlier: None,
-                pending,
-                deadline: None,
-            };
+            let append = Append::of_kept(one);
             self.bounds.add(1, append.bytes());
             state.waiting.push_front(append);
         }

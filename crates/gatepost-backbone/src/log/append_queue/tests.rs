@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gatepost_message::{Publication, Topic};
+use gatepost_store::ExternalCommit;
 
 use super::*;
 use crate::settings::BackboneSettings;
@@ -229,4 +230,21 @@ fn what_an_earlier_run_kept_is_sent_first_unless_it_was_found() {
         assert_eq!(next(&queue).expect("one"), [payload]);
         queue.stored(1);
     }
+}
+
+#[test]
+fn an_adoption_that_does_not_succeed_leaves_earlier_ones_alone() {
+    let [restored, adopted, new] = ["restored", "adopted", "new"].map(logged);
+    let identity = LogIdentity::of;
+    let queue = queue(vec![restored.clone()]);
+    assert_eq!(
+        queue.adopt([identity(&adopted)].into_iter()),
+        HashSet::from([identity(&adopted)])
+    );
+    let all = [&restored, &adopted, &new].map(identity);
+    let failed = queue.adopt(all.into_iter());
+    assert_eq!(failed, HashSet::from([identity(&new)]));
+    queue.forget_adopted(&failed);
+    let is_adopted = [&restored, &adopted, &new].map(|one| queue.is_adopted(&identity(one)));
+    assert_eq!(is_adopted, [true, true, false]);
 }
