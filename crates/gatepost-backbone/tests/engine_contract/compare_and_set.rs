@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::kv::{self, Store, UpdateErrorKind};
+use parking_lot::Mutex;
 
 use crate::servers::{Servers, eventually};
 
@@ -34,14 +35,23 @@ enum Outcome {
     Unknown,
 }
 
+/// The attempts of all writers, until they are to end.
+#[derive(Default)]
+struct History {
+    attempts: Mutex<Vec<Attempt>>,
+    is_over: AtomicBool,
+}
+
 /// One writer: reads the key and replaces what it read.
-async fn write(bucket: Store, writer: usize, is_over: Arc<AtomicBool>) -> Vec<Attempt> {
-    let mut attempts = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
+async fn write(bucket: Store, writer: usize, history: Arc<History>) {
+    for number in 0_u64.. {
+        if history.is_over.load(Ordering::Relaxed) {
+            return;
+        }
         let Ok(Some(entry)) = bucket.entry("owner").await else {
             continue;
         };
-        let value = format!("{writer}.{}", attempts.len());
+        let value = format!("{writer}.{number}");
         let begun = Instant::now();
         let written = bucket
             .update("owner", value.clone().into(), entry.revision)
@@ -51,7 +61,7 @@ async fn write(bucket: Store, writer: usize, is_over: Arc<AtomicBool>) -> Vec<At
             Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Outcome::Refused,
             Err(_) => Outcome::Unknown,
         };
-        attempts.push(Attempt {
+        history.attempts.lock().push(Attempt {
             expected: entry.revision,
             value,
             begun,
@@ -59,7 +69,6 @@ async fn write(bucket: Store, writer: usize, is_over: Arc<AtomicBool>) -> Vec<At
             outcome,
         });
     }
-    attempts
 }
 
 /// The events that contradict a linearizable history.
@@ -119,37 +128,30 @@ async fn compare_and_set_is_linearizable_although_the_leader_dies() {
     })
     .await;
     bucket.create("owner", "none".into()).await.expect("a key");
-    let is_over = Arc::new(AtomicBool::new(false));
+    let history = Arc::new(History::default());
     let mut writers = Vec::new();
     for writer in 0..WRITERS {
         let context = servers.connect().await;
         let bucket = eventually("the bucket is opened", || context.get_key_value("sessions")).await;
-        writers.push(tokio::spawn(write(bucket, writer, Arc::clone(&is_over))));
+        writers.push(tokio::spawn(write(bucket, writer, Arc::clone(&history))));
     }
     tokio::time::sleep(DURATION).await;
     servers.kill_leader(&context, "KV_sessions").await;
     let killed = Instant::now();
-    let revision = async || match bucket.entry("owner").await {
-        Ok(Some(entry)) => Ok(entry.revision),
-        other => Err(format!("{other:?}")),
-    };
-    let before = eventually("the key is read", &revision).await;
+    // Not the revision of the key: a replica that lags may show an earlier one first.
     eventually("a write after the election", async || {
-        match revision().await? {
-            now if now > before => Ok(()),
-            _ => Err("none".to_owned()),
-        }
+        let attempts = history.attempts.lock();
+        let is_after =
+            |one: &Attempt| one.begun > killed && matches!(one.outcome, Outcome::Written(_));
+        attempts.iter().any(is_after).then_some(()).ok_or("none")
     })
     .await;
     tokio::time::sleep(DURATION).await;
-    is_over.store(true, Ordering::Relaxed);
-    let mut attempts = Vec::new();
+    history.is_over.store(true, Ordering::Relaxed);
     for writer in writers {
-        attempts.extend(writer.await.expect("a writer"));
+        writer.await.expect("a writer");
     }
-    let is_written = |attempt: &Attempt| matches!(attempt.outcome, Outcome::Written(_));
-    let after = attempts.iter().filter(|one| one.begun > killed);
-    assert!(after.clone().any(is_written), "no write after the election");
+    let attempts = history.attempts.lock().clone();
     let found = contradictions(&attempts);
     assert!(found.is_empty(), "{found:#?}");
     // The value that is left is that of the last write, or of one without an answer.
