@@ -15,7 +15,6 @@ use std::ops::ControlFlow;
 
 use async_nats::jetstream::stream::Stream;
 use gatepost_broker::LoggedPublication;
-use gatepost_store::StoreError;
 
 use super::{MoveContext, log_range};
 use crate::error::BackboneError;
@@ -53,11 +52,6 @@ pub(super) async fn log_kept(
     Ok(())
 }
 
-async fn store(submitted: Result<gatepost_store::Ticket, StoreError>) -> Result<(), BackboneError> {
-    let failed = |error| BackboneError::request("keeping publications", error);
-    submitted.map_err(failed)?.committed().await.map_err(failed)
-}
-
 async fn log_partition(
     context: &MoveContext,
     partition: &Partition,
@@ -77,27 +71,27 @@ async fn log_partition(
     for identity in &found {
         partition.queue.found_in_log(identity);
     }
-    // The reader may have found others meanwhile. It removes what it finds after this.
-    let is_new = |identity: &LogIdentity| {
-        adoption.new.contains(identity) && partition.queue.is_adopted(identity)
-    };
-    let rest = publications
-        .into_iter()
-        .filter(|(identity, _)| is_new(identity));
+    // The reader may have found others meanwhile. It removes what it finds after this. What an
+    // earlier attempt has adopted is appended again: the engine knows its message id.
+    let rest = publications.into_iter();
+    let rest = rest.filter(|(identity, _)| partition.queue.is_adopted(identity));
     let mut rest: Vec<_> = rest.map(|(_, one)| one).collect();
     rest.sort_by_key(|one| one.publication.id);
     changes.extend(rest.iter().map(kept::put));
-    if !changes.is_empty() {
-        store(context.shared.log.store.submit(changes)).await?;
+    if changes.is_empty() {
+        return Ok(());
     }
+    let failed = |error| BackboneError::request("keeping publications", error);
+    let ticket = context.shared.log.store.submit(changes).map_err(failed)?;
+    // From now on they may be in the database, also if the connection ends before that is known.
     adoption.is_kept = true;
     for one in rest {
-        if !partition.queue.is_adopted(&LogIdentity::of(&one)) {
-            continue; // The reader has found it meanwhile.
-        }
-        partition.queue.push(Append::of_kept(one));
+        let append = Append::of_kept(one, Some(ticket.clone()));
+        partition.queue.push(append);
     }
-    Ok(())
+    let stored = ticket.committed().await;
+    adoption.is_kept = stored.is_ok();
+    stored.map_err(failed)
 }
 
 /// The adoption of publications, which is undone unless this node keeps them: then the reader of

@@ -60,12 +60,13 @@ enum Readiness {
 }
 
 impl Append {
-    /// A publication that is kept in the database, and whose sender does not wait.
-    pub(crate) fn of_kept(publication: LoggedPublication) -> Self {
+    /// A publication that is kept in the database, by changes that may not be stored yet, and whose
+    /// sender does not wait.
+    pub(crate) fn of_kept(publication: LoggedPublication, stored: Option<Ticket>) -> Self {
         let (pending, _) = PendingAppend::new(1);
         Self {
             publications: vec![publication],
-            stored: None,
+            stored,
             earlier: None,
             pending,
             deadline: None,
@@ -276,7 +277,7 @@ impl AppendQueue {
         let mut state = self.state.lock();
         let earlier = state.earlier.take().unwrap_or_default();
         for one in earlier.into_values().rev() {
-            let append = Append::of_kept(one);
+            let append = Append::of_kept(one, None);
             self.bounds.add(1, append.bytes());
             state.waiting.push_front(append);
         }
