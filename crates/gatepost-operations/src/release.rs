@@ -84,10 +84,9 @@ impl Operations {
         request: ReleaseRequest,
     ) -> Result<Released, OperationError> {
         // In a cluster, another node may release it at the same time.
-        let mut claim =
-            self.store.claim_quarantined(id).await?.ok_or({
-                OperationError::Conflict(Cow::Borrowed("the message is being released"))
-            })?;
+        let claim = self.store.claim_quarantined(id).await?;
+        let in_use = || OperationError::Conflict(Cow::Borrowed("the message is being released"));
+        let mut claim = claim.ok_or_else(in_use)?;
         let released = self.release_claimed(id, request).await;
         if let Err(error) = claim.release().await {
             tracing::debug!(target: "quarantine", message = %id, %error, "a claim expires later");
