@@ -68,6 +68,12 @@ impl MemoryBudget {
         self.free_bytes().saturating_sub(reserve)
     }
 
+    /// The memory that one subscription may use for messages that are on disk. As long as others
+    /// find memory, it cannot make the server refuse their connections.
+    pub(crate) fn free_for_one(&self) -> u64 {
+        self.free_bytes() / 2
+    }
+
     pub(crate) fn is_exceeded(&self) -> bool {
         self.resident_bytes() > self.max_bytes
     }

@@ -96,8 +96,8 @@ impl BrokerShared {
         if !self.retained.is_any_on_disk() {
             return Ok(self.retained.matching(filter, now));
         }
-        let free_bytes = self.memory.free_bytes();
-        let read = self.retained.matching_with_disk(filter, free_bytes, now);
+        let room = self.memory.free_for_one();
+        let read = self.retained.matching_with_disk(filter, room, now);
         read.unwrap_or_else(|error| {
             tracing::warn!(target: "broker", %error, "retained messages could not be read");
             Err(InsufficientMemory)

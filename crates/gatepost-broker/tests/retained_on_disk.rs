@@ -169,6 +169,19 @@ fn a_change_that_fails_after_the_loading_is_undone() {
     assert_eq!(fixture.retained(&cleared), [(cleared.clone(), PAYLOAD)]);
 }
 
+/// A subscription that reads all free memory full would exceed the limit, and the server would
+/// refuse connections of others.
+#[test]
+fn a_subscription_reads_at_most_half_of_the_free_memory() {
+    let mut fixture = Fixture::new();
+    fixture.restart(0);
+    let bytes = TOPICS * PAYLOAD;
+    fixture.set_room(bytes * 3 / 2);
+    assert_eq!(fixture.retained("kept/#"), []);
+    fixture.set_room(bytes * 5 / 2);
+    assert_eq!(fixture.retained("kept/#").len(), TOPICS);
+}
+
 /// More than a subscription may read while memory is short.
 #[test]
 fn messages_beyond_free_memory_are_not_read() {

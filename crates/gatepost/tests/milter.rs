@@ -4,8 +4,8 @@ mod support;
 
 use std::path::Path;
 
-use support::postfix::{Postfix, free_port};
-use support::{Gateway, run, swaks, text_of};
+use support::postfix::Postfix;
+use support::{Gateway, free_port, run, swaks, text_of};
 
 /// A procedure that returns the verdict in the message's field `X-Verdict`.
 const JUDGE: &str = r#"

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 
-use super::nats::{self, Nats, free_port};
+use super::nats::{self, Nats};
 use super::support::authority::Authority;
-use super::support::{Gateway, text_of};
+use super::support::{Gateway, free_port, text_of};
 use super::{PLAIN, await_joined, node, readyz};
 
 /// The log of a server that does not start.

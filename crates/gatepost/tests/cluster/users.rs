@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::nats::{self, Nats, free_port};
-use super::support::{Client, Gateway, await_some, run, text_of};
+use super::nats::{self, Nats};
+use super::support::{Client, Gateway, await_some, free_port, run, text_of};
 use super::{PLAIN, readyz};
 
 const ROOT: &str = "root:correct horse";

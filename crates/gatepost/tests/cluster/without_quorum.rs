@@ -2,7 +2,7 @@
 //! and the node says so.
 
 use super::nats::{self, Nats};
-use super::support::{Client, Gateway, await_some, post, run, swaks, text_of};
+use super::support::{Client, Gateway, await_some, free_port, post, run, swaks, text_of};
 use super::{PLAIN, await_joined, metric, publish, readyz};
 
 const SETTINGS: &str = "listeners.lmtp.bind = []\nlisteners.milter.bind = []\n\
@@ -88,7 +88,7 @@ fn a_node_leaves_a_server_that_has_no_majority() {
     if nats::program().is_none() {
         return;
     }
-    let [listen, other] = [nats::free_port(), nats::free_port()];
+    let [listen, other] = [free_port(), free_port()];
     let alone = Nats::start(&format!(
         "cluster {{ name: c, listen: \"127.0.0.1:{listen}\", \
          routes: [\"nats://127.0.0.1:{other}\"] }}"

@@ -9,8 +9,8 @@ mod trust;
 use std::path::Path;
 
 use support::authority::Authority;
-use support::postfix::{Postfix, free_port};
-use support::{Gateway, await_some, run, swaks, text_of};
+use support::postfix::Postfix;
+use support::{Gateway, await_some, free_port, run, swaks, text_of};
 
 /// A procedure that returns the verdict in the message's field `X-Verdict`.
 const JUDGE: &str = r#"

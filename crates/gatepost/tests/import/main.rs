@@ -12,8 +12,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use support::postfix::free_port;
-use support::{Client, Gateway, await_some, command, run, text_of};
+use support::{Client, Gateway, await_some, command, free_port, run, text_of};
 
 /// A running mosquitto; ended when dropped.
 struct Mosquitto(Child);

@@ -3,8 +3,7 @@
 use std::fs;
 use std::net::TcpStream;
 
-use super::support::postfix::free_port;
-use super::support::{await_some, run, text_of};
+use super::support::{await_some, free_port, run, text_of};
 use super::{Mosquitto, import};
 
 /// Lines of mosquitto.conf, and the settings that they become.

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::import;
-use super::support::postfix::free_port;
-use super::support::{Gateway, run, text_of};
+use super::support::{Gateway, free_port, run, text_of};
 
 /// The tables that ntfy 2 has.
 const NTFY_SCHEMA: &str = "

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::support::postfix::{as_root, free_port};
-use crate::support::{await_some, call_client, root};
+use crate::support::postfix::as_root;
+use crate::support::{await_some, call_client, free_port, root};
 use crate::{block, gateway, judging_gateway, proxy_settings, recipe, send, subjects, write_rules};
 
 /// Puts the private files in their places and becomes smtpd; `$1` is the folder, `$2` what was

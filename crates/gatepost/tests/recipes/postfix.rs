@@ -1,8 +1,8 @@
 //! The recipes for Postfix. `milter.rs` and `forward/` test the effect of each verdict; this module
 //! uses the lines of the recipes.
 
-use crate::support::Gateway;
-use crate::support::postfix::{DOMAIN, Postfix, free_port};
+use crate::support::postfix::{DOMAIN, Postfix};
+use crate::support::{Gateway, free_port};
 use crate::{block, proxy_settings, recipe, send, write_rules};
 
 fn assert_judged(postfix: &Postfix) {

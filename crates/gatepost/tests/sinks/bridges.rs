@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mosquitto::{Mosquitto, free_port};
+use super::mosquitto::Mosquitto;
 use super::support::authority::Authority;
-use super::support::{Client, Gateway, await_some, run, text_of};
+use super::support::{Client, Gateway, await_some, free_port, run, text_of};
 use super::{PLAIN, lines, publish, sinks};
 
 fn bridge(mosquitto: &Mosquitto, version: &str, topics: &str) -> String {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::mail_peer::{MailPeer, Reaction, pause};
 use super::support::authority::Authority;
-use super::support::postfix::{Postfix, free_port};
+use super::support::postfix::Postfix;
 use super::support::{
-    Client, Gateway, add_user, await_some, command, feed, post, root, run, swaks, text_of,
+    Client, Gateway, add_user, await_some, command, feed, free_port, post, root, run, swaks,
+    text_of,
 };
 use super::{PLAIN, lines, publish, sinks};
 

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{await_some, command};
+use crate::support::{await_some, command, free_port};
 
 pub(crate) struct Mosquitto {
     child: Child,
@@ -55,12 +55,6 @@ impl Drop for Mosquitto {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A port that nothing listens on.
-pub(crate) fn free_port() -> u16 {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("an address").port()
 }
 
 fn spawn(config: &Path, port: u16) -> Child {

@@ -6,6 +6,7 @@ pub(crate) mod authority;
 pub(crate) mod cases;
 mod client;
 pub(crate) mod name_server;
+mod ports;
 pub(crate) mod postfix;
 pub(crate) mod web_socket;
 
@@ -18,6 +19,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 pub(crate) use client::Client;
+pub(crate) use ports::free_port;
 
 /// The longest wait for anything that is not measured: generous, so that a busy machine fails
 /// nothing.

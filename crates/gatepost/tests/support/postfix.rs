@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::{PATIENCE, await_some, text_of};
+use super::{PATIENCE, await_some, free_port, text_of};
 
 /// A running Postfix.
 pub(crate) struct Postfix {
@@ -217,12 +217,6 @@ pub(crate) fn as_root(program: &str) -> Command {
     let mut command = super::command("sudo");
     command.arg("-n").arg(program);
     command
-}
-
-/// A port without a listener at this moment.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }
 
 fn main_cf(root: &Path, settings: &str) -> String {
