@@ -1,17 +1,15 @@
 //! The streams of the log, one for each partition.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 
 use crate::error::BackboneError;
+use crate::settings::DUPLICATE_WINDOW;
 use crate::shared::Shared;
 use crate::stream_creation::NumberedStream;
 
-/// The time for which the engine remembers the message ids of entries.
-const DUPLICATE_WINDOW: Duration = Duration::from_mins(10);
 /// The keys of a stream's metadata.
 const PARTITIONS: &str = "gatepost.partitions";
 const LEVELS: &str = "gatepost.partition_levels";

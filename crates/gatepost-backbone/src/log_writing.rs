@@ -6,7 +6,11 @@
 //! kept in the database have entries of their own, which the engine stores together: all of them
 //! or none. After a failure they are sent one at a time, since it refuses all of them if it has
 //! stored one before.
+//!
+//! The engine recognizes an entry that is sent again by its message id, which it forgets after some
+//! minutes. If no acknowledgement arrives for that long, the log is read to its end first.
 
+use std::fmt::Display;
 use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +18,9 @@ use std::time::{Duration, Instant};
 use async_nats::HeaderMap;
 use async_nats::header;
 use async_nats::jetstream::Context;
-use async_nats::jetstream::context::{PublishAckFuture, PublishError};
+use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::Stream;
 use gatepost_store::Ticket;
 
 use crate::error::BackboneError;
@@ -35,6 +40,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(200);
 pub(crate) async fn write(
     shared: Arc<Shared>,
     mut context: Context,
+    stream: Stream,
     partition: Arc<Partition>,
 ) -> BackboneError {
     context.set_timeout(ACKNOWLEDGED_WITHIN);
@@ -42,6 +48,8 @@ pub(crate) async fn write(
     let mut writer = PartitionWriter {
         shared,
         context,
+        recognized_for: stream.cached_info().config.duplicate_window / 2,
+        stream,
         partition,
         subject,
         // It is not known what an earlier connection has stored.
@@ -57,8 +65,12 @@ pub(crate) async fn write(
 struct PartitionWriter {
     shared: Arc<Shared>,
     context: Context,
+    stream: Stream,
     partition: Arc<Partition>,
     subject: String,
+    /// The time within which an entry is sent again without doubt. The engine knows its message id
+    /// for twice as long.
+    recognized_for: Duration,
     /// Entries that are sent together: one while it is not known whether they are stored.
     batch_max: usize,
 }
@@ -68,8 +80,10 @@ impl PartitionWriter {
     async fn step(&mut self) -> Result<(), BackboneError> {
         let partition = self.partition.clone();
         let queue = &partition.queue;
-        match queue.next(self.batch_max, || self.shared.next_origin()) {
+        let origin = || self.shared.next_origin();
+        match queue.next(self.batch_max, self.recognized_for, origin) {
             NextEntries::Send(entries) => self.append(&entries).await?,
+            NextEntries::Confirm => self.confirm().await,
             NextEntries::Await(ticket) => tokio::select! {
                 () = committed(ticket) => {}
                 () = queue.changed() => {}
@@ -80,6 +94,23 @@ impl PartitionWriter {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the log was read to its present end, so that the entries that it has are known.
+    async fn confirm(&mut self) {
+        let last = match self.stream.get_info().await {
+            Ok(info) => info.state.last_sequence,
+            Err(error) => return self.pause(&error).await,
+        };
+        let progress = &self.partition.progress;
+        let is_read = || {
+            let read = progress.delivered();
+            read.is_some_and(|read| read.next_sequence() > last)
+        };
+        while !is_read() {
+            tokio::time::sleep(RETRY_EVERY).await;
+        }
+        self.partition.queue.confirm_absent();
     }
 
     async fn append(&mut self, entries: &[Arc<LogEntry>]) -> Result<(), BackboneError> {
@@ -162,7 +193,7 @@ impl PartitionWriter {
     }
 
     /// The entries were not stored, or their acknowledgement did not arrive.
-    async fn pause(&mut self, error: &PublishError) {
+    async fn pause(&mut self, error: &impl Display) {
         self.batch_max = 1;
         tracing::warn!(target: "backbone", partition = self.partition.number, %error,
             "the log does not store this node's publications; they are tried again");

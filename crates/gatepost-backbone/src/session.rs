@@ -391,6 +391,7 @@ fn follow_log(
         tasks.spawn(log_writing::write(
             shared.clone(),
             context.clone(),
+            stream.stream.clone(),
             partition.clone(),
         ));
         tasks.spawn(log_reading::read(

@@ -1,6 +1,7 @@
 //! `[backbone]`: the NATS servers by which this server shares topics with others.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_nats::ServerAddr;
 use gatepost_settings::{ByteSize, Period};
@@ -8,6 +9,10 @@ use serde::{Deserialize, Serialize};
 
 /// Each partition is a stream with a consensus group of its own.
 const PARTITIONS_MAX: u16 = 64;
+/// The time for which the engine remembers the message ids of entries of the log.
+pub(crate) const DUPLICATE_WINDOW: Duration = Duration::from_mins(10);
+/// The most that `append_wait_max` may be. Entries are sent again for so long.
+const APPEND_WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// The settings of the backbone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +59,7 @@ pub struct BackboneSettings {
     pub partitions: u16,
     /// The first levels of a topic, which choose its partition. The same on all nodes.
     pub partition_levels: usize,
-    /// The longest time that a publisher waits for the log.
+    /// The longest time that a publisher waits for the log, at most 5 minutes.
     pub append_wait_max: Period,
     /// The age at which the log removes publications. A node that is not connected for longer
     /// misses some.
@@ -183,6 +188,10 @@ impl BackboneSettings {
         if self.partition_levels == 0 {
             found.push(("partition_levels", "at least 1".to_owned()));
         }
+        if self.append_wait_max.duration() > APPEND_WAIT_MAX {
+            let minutes = APPEND_WAIT_MAX.as_secs() / 60;
+            found.push(("append_wait_max", format!("at most {minutes} minutes")));
+        }
         if self.lessons_max == 0 {
             found.push(("lessons_max", "at least 1".to_owned()));
         }
@@ -201,7 +210,7 @@ mod tests {
     fn each_mistake_is_found_at_its_field() {
         assert_eq!(BackboneSettings::default().mistakes(), []);
         type Change = fn(&mut BackboneSettings);
-        let wrong: [(&str, Change); 12] = [
+        let wrong: [(&str, Change); 13] = [
             ("nats", |one| one.nats = vec!["nats://a b".to_owned()]),
             ("nats", |one| one.nats = vec!["nats://u:p@host".to_owned()]),
             ("cluster", |one| one.cluster = "a.b".to_owned()),
@@ -212,6 +221,9 @@ mod tests {
             ("monitoring", |one| one.monitoring = vec!["x".to_owned()]),
             ("partitions", |one| one.partitions = 65),
             ("partition_levels", |one| one.partition_levels = 0),
+            ("append_wait_max", |one| {
+                one.append_wait_max = Period::seconds(301);
+            }),
             ("lessons_max", |one| one.lessons_max = 0),
             ("queue_messages_max", |one| one.queue_messages_max = 0),
         ];

@@ -8,7 +8,7 @@ use super::support::Gateway;
 use super::upgrade::{await_unreadable, remove, write_later};
 use super::{PLAIN, await_joined, publish};
 
-const PARTITIONS: u16 = 4;
+pub(crate) const PARTITIONS: u16 = 4;
 
 fn settings(nats: &Nats, number: u8, adopt_after: &str) -> String {
     format!(
@@ -18,18 +18,11 @@ fn settings(nats: &Nats, number: u8, adopt_after: &str) -> String {
 }
 
 /// The NATS server forgets message ids soon, so that it stores a second entry with the same one.
-fn forget_message_ids(nats: &Nats) {
+pub(crate) fn forget_message_ids(nats: &Nats) {
     for number in 1..=PARTITIONS {
-        let info = nats.request(&format!("$JS.API.STREAM.INFO.GP_P{number}"), "");
-        let info: serde_json::Value = serde_json::from_str(&info).expect("an answer");
-        let mut config = info["config"].clone();
-        config["duplicate_window"] = 100_000_000.into();
-        let subject = format!("$JS.API.STREAM.UPDATE.GP_P{number}");
-        let answer = nats.request(&subject, &config.to_string());
-        assert!(
-            answer.contains("\"duplicate_window\":100000000"),
-            "{answer}"
-        );
+        nats.update(&format!("GP_P{number}"), |config| {
+            config["duplicate_window"] = 100_000_000.into();
+        });
     }
 }
 

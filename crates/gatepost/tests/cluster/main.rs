@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acknowledgement_lost;
 mod adoption;
 mod adoption_interrupted;
 #[path = "../crash/clients.rs"]
@@ -26,6 +27,7 @@ mod restarts;
 mod retained;
 mod senders;
 mod sparkplug;
+mod subscription;
 mod upgrade;
 mod users;
 mod wandering;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::network::Host;
-use crate::support::{await_some, command};
+use crate::subscription::NatsSubscription;
+use crate::support::{await_some, command, free_port};
 
 /// The longest wait for the answer to a request; the servers take up to 4 s for a list.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
@@ -98,13 +99,7 @@ impl Nats {
 
     /// The same on these hosts, with the folders of their data.
     pub(crate) fn cluster_on(hosts: [Host; 3], disks: [Option<&Path>; 3]) -> [Self; 3] {
-        // All listeners exist at the same time, so that no port is given twice.
-        let listeners = [(); 6].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
-        let ports = listeners
-            .each_ref()
-            .map(|one| one.local_addr().expect("its address").port());
-        drop(listeners);
-        let [clients, routes] = [&ports[..3], &ports[3..]];
+        let [clients, routes] = [(); 2].map(|()| [(); 3].map(|()| free_port()));
         let addresses = hosts.iter().zip(routes);
         let addresses: Vec<String> = addresses
             .map(|(host, port)| format!("{}:{port}", host.address))
@@ -190,6 +185,24 @@ impl Nats {
     pub(crate) fn purge(&self, stream: &str) {
         let answer = self.request(&format!("$JS.API.STREAM.PURGE.{stream}"), "");
         assert!(answer.contains("\"success\":true"), "{answer}");
+    }
+
+    /// Changes the config of a stream.
+    pub(crate) fn update(&self, stream: &str, change: impl Fn(&mut Value)) {
+        let answer = self.request(&format!("$JS.API.STREAM.INFO.{stream}"), "");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        let mut config = answer["config"].clone();
+        change(&mut config);
+        let subject = format!("$JS.API.STREAM.UPDATE.{stream}");
+        let answer = self.request(&subject, &config.to_string());
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(answer["config"], config, "{answer}");
+    }
+
+    /// A subscription of a client that is no node.
+    pub(crate) fn subscribe(&self, subject: &str) -> NatsSubscription {
+        let connection = TcpStream::connect((&*self.host.address, self.port)).expect("open");
+        NatsSubscription::start(connection, subject)
     }
 
     /// The streams that have no leader, or a replica that has not got all messages yet.
@@ -288,10 +301,4 @@ fn spawn(program: &Path, config: &Path, host: &Host, port: u16) -> Child {
         TcpStream::connect((&*host.address, port)).ok()
     });
     child
-}
-
-/// A port that nothing listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
 }

@@ -10,15 +10,16 @@
 //! - A publication that is kept in the database has an entry of its own, whose message id is that
 //!   of the publication: a later run of the server sends it under the same one.
 //! - Publications that an earlier run kept precede all others.
+//! - An entry of a publication that is kept, and was sent, is sent again only while the engine
+//!   still knows its message id, or if the log was found not to have it.
 
+mod log_entry;
 mod pending;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use gatepost_broker::LoggedPublication;
 use gatepost_store::{StoreError, Ticket};
 use parking_lot::Mutex;
@@ -29,6 +30,7 @@ use super::entry;
 use super::identity::LogIdentity;
 use crate::encoding::{self, BundleOrigin};
 
+pub(crate) use log_entry::LogEntry;
 pub(crate) use pending::PendingAppend;
 
 /// The length up to which an entry accepts further publications.
@@ -93,65 +95,13 @@ impl Append {
     }
 }
 
-/// An entry to be stored.
-pub(crate) struct LogEntry {
-    /// The message id, which the engine stores once.
-    pub(crate) id: String,
-    pub(crate) bytes: Bytes,
-    /// The identity of the publication, if it is kept in the database.
-    pub(crate) kept: Option<LogIdentity>,
-    publications: usize,
-    weight: usize,
-    pending: Vec<(Arc<PendingAppend>, usize)>,
-    deadline: Option<Instant>,
-    /// Whether its senders have the outcome.
-    is_settled: AtomicBool,
-}
-
-impl LogEntry {
-    fn new(id: String, kept: Option<LogIdentity>, deadline: Option<Instant>) -> Self {
-        Self {
-            id,
-            bytes: Bytes::new(),
-            kept,
-            publications: 0,
-            weight: 0,
-            pending: Vec::new(),
-            deadline,
-            is_settled: AtomicBool::new(false),
-        }
-    }
-
-    fn note(&mut self, append: &Append, weight: usize) {
-        self.publications += 1;
-        self.weight += weight;
-        match self.pending.last_mut() {
-            Some((pending, count)) if Arc::ptr_eq(pending, &append.pending) => *count += 1,
-            _ => self.pending.push((append.pending.clone(), 1)),
-        }
-    }
-
-    fn is_settled(&self) -> bool {
-        self.is_settled.load(Ordering::Acquire)
-    }
-
-    fn settle(&self, outcome: &Result<(), StoreError>, bounds: &AppendBounds) {
-        if !self.is_settled.swap(true, Ordering::AcqRel) {
-            for (pending, count) in &self.pending {
-                pending.settle(*count, outcome.clone());
-            }
-            if outcome.is_err() {
-                bounds.note_refused(self.publications);
-            }
-            bounds.remove(self.publications, self.weight);
-        }
-    }
-}
-
 /// The next step of the connection's task.
 pub(crate) enum NextEntries {
     /// To send these, together.
     Send(Vec<Arc<LogEntry>>),
+    /// To find out first which entries the log has: they were sent so long ago that the engine may
+    /// have forgotten their message ids.
+    Confirm,
     /// To wait for changes of this server.
     Await(Ticket),
     /// To wait for publications.
@@ -163,6 +113,8 @@ struct QueueState {
     waiting: VecDeque<Append>,
     /// The entries that are sent until they are acknowledged.
     entries: VecDeque<Arc<LogEntry>>,
+    /// The time since which an entry of them may be in the log.
+    in_log_since: Option<Instant>,
     /// The publications that an earlier run kept and that were not found in the log, while it is
     /// being read.
     earlier: Option<BTreeMap<LogIdentity, LoggedPublication>>,
@@ -225,6 +177,15 @@ impl AppendQueue {
         if let Some(earlier) = &mut state.earlier {
             earlier.remove(identity);
         }
+        let mut entries = state.entries.iter();
+        if let Some(entry) = entries.find(|entry| entry.kept.as_ref() == Some(identity)) {
+            entry.note_in_log();
+        }
+    }
+
+    /// The log was read to its end: entries that were not found are not in it.
+    pub(crate) fn confirm_absent(&self) {
+        self.state.lock().in_log_since = None;
     }
 
     /// Records publications of a failed node that this node keeps from now on. Returns those that
@@ -286,48 +247,71 @@ impl AppendQueue {
     }
 
     /// The first entries, which are formed if there are none: one, or up to `count_max` that are
-    /// kept in the database.
+    /// kept in the database. The engine recognizes what is sent again within `recognized_for`.
+    ///
+    /// To be called while none is under way.
     pub(crate) fn next(
         &self,
         count_max: usize,
-        mut origin: impl FnMut() -> BundleOrigin,
+        recognized_for: Duration,
+        origin: impl FnMut() -> BundleOrigin,
     ) -> NextEntries {
         let mut state = self.state.lock();
-        // Entries whose time was over are not sent again.
-        state.entries.retain(|entry| !entry.is_settled());
+        state.entries.retain(|entry| {
+            if entry.is_in_log() {
+                entry.settle(&Ok(()), &self.bounds);
+            }
+            // Entries whose time was over are not sent again.
+            !entry.is_settled()
+        });
         if state.entries.is_empty() {
+            state.in_log_since = None;
             if state.earlier.is_some() {
                 return NextEntries::Nothing;
             }
-            let mut bytes = 0;
-            while state.entries.len() < count_max && bytes < BATCH_BYTES_MAX {
-                if let Some(ticket) = self.first_awaited(&mut state) {
-                    if state.entries.is_empty() {
-                        return NextEntries::Await(ticket);
-                    }
-                    break;
-                }
-                let is_kept = |append: &Append| append.deadline.is_none();
-                if !state.entries.is_empty() && !state.waiting.front().is_some_and(is_kept) {
-                    break;
-                }
-                let Some(entry) = form(&mut state.waiting, &mut origin) else {
-                    break;
-                };
-                bytes += entry.bytes.len();
-                let is_kept = entry.kept.is_some();
-                state.entries.push_back(Arc::new(entry));
-                if !is_kept {
-                    break;
-                }
+            if let Some(ticket) = self.form_entries(&mut state, count_max, origin) {
+                return NextEntries::Await(ticket);
             }
         }
         let entries: Vec<_> = state.entries.iter().take(count_max).cloned().collect();
         if entries.is_empty() {
-            NextEntries::Nothing
-        } else {
-            NextEntries::Send(entries)
+            return NextEntries::Nothing;
         }
+        let in_log_since = *state.in_log_since.get_or_insert_with(Instant::now);
+        let is_any_kept = entries.iter().any(|entry| entry.kept.is_some());
+        if is_any_kept && in_log_since.elapsed() > recognized_for {
+            return NextEntries::Confirm;
+        }
+        NextEntries::Send(entries)
+    }
+
+    /// Forms the first entries. Returns the commit that they need, if it is not decided.
+    fn form_entries(
+        &self,
+        state: &mut QueueState,
+        count_max: usize,
+        mut origin: impl FnMut() -> BundleOrigin,
+    ) -> Option<Ticket> {
+        let mut bytes = 0;
+        while state.entries.len() < count_max && bytes < BATCH_BYTES_MAX {
+            if let Some(ticket) = self.first_awaited(state) {
+                return state.entries.is_empty().then_some(ticket);
+            }
+            let is_kept = |append: &Append| append.deadline.is_none();
+            if !state.entries.is_empty() && !state.waiting.front().is_some_and(is_kept) {
+                break;
+            }
+            let Some(entry) = form(&mut state.waiting, &mut origin) else {
+                break;
+            };
+            bytes += entry.bytes.len();
+            let is_kept = entry.kept.is_some();
+            state.entries.push_back(Arc::new(entry));
+            if !is_kept {
+                break;
+            }
+        }
+        None
     }
 
     /// The commit that the first waiting publications need, if it is not decided. Those that have
@@ -418,7 +402,7 @@ fn form(waiting: &mut VecDeque<Append>, origin: impl FnOnce() -> BundleOrigin) -
                 break;
             }
             entry::push(&mut buffer, next, is_kept);
-            entry.note(append, weight);
+            entry.note(&append.pending, weight);
             taken += 1;
         }
         append.publications.drain(..taken);

@@ -14,6 +14,8 @@ const ORIGIN: BundleOrigin = BundleOrigin {
     number: 3,
 };
 
+const RECOGNIZED_FOR: Duration = Duration::from_mins(5);
+
 fn logged(payload: &str) -> LoggedPublication {
     let topic = Topic::new("a").expect("a topic");
     LoggedPublication {
@@ -64,7 +66,7 @@ fn append_kept(queue: &AppendQueue, payload: &str) -> Ticket {
 
 /// The payloads of the first entries.
 fn next_of(queue: &AppendQueue, count_max: usize) -> Vec<Vec<String>> {
-    let NextEntries::Send(entries) = queue.next(count_max, || ORIGIN) else {
+    let NextEntries::Send(entries) = queue.next(count_max, RECOGNIZED_FOR, || ORIGIN) else {
         return Vec::new();
     };
     let payload = |one: &entry::EntryPublication| {
@@ -80,6 +82,12 @@ fn next_of(queue: &AppendQueue, count_max: usize) -> Vec<Vec<String>> {
 /// The payloads of the first entry.
 fn next(queue: &AppendQueue) -> Option<Vec<String>> {
     next_of(queue, 1).pop()
+}
+
+/// The identity of the publication in an entry that was sent.
+fn identity_of(queue: &AppendQueue, index: usize) -> LogIdentity {
+    let state = queue.state.lock();
+    state.entries[index].kept.clone().expect("it is kept")
 }
 
 fn is_empty(queue: &AppendQueue) -> bool {
@@ -163,7 +171,10 @@ fn publications_wait_for_the_changes_of_this_server() {
     let queue = queue(Vec::new());
     let (commit, ticket) = ExternalCommit::new();
     let stored = append(&queue, &["a"], Some(ticket));
-    assert!(matches!(queue.next(1, || ORIGIN), NextEntries::Await(_)));
+    assert!(matches!(
+        queue.next(1, RECOGNIZED_FOR, || ORIGIN),
+        NextEntries::Await(_)
+    ));
     commit.decide(Ok(()));
     assert_eq!(next(&queue).expect("one"), ["a"]);
     queue.stored(1);
@@ -217,7 +228,7 @@ fn what_an_earlier_run_kept_is_sent_first_unless_it_was_found() {
     assert_eq!(next(&queue), None, "the log is not read yet");
     queue.found_in_log(&LogIdentity::of(&earlier[1]));
     queue.release_earlier();
-    let NextEntries::Send(first) = queue.next(1, || ORIGIN) else {
+    let NextEntries::Send(first) = queue.next(1, RECOGNIZED_FOR, || ORIGIN) else {
         panic!("the first entry remains");
     };
     let first = &first[0];
@@ -230,6 +241,41 @@ fn what_an_earlier_run_kept_is_sent_first_unless_it_was_found() {
         assert_eq!(next(&queue).expect("one"), [payload]);
         queue.stored(1);
     }
+}
+
+#[test]
+fn an_entry_that_was_read_back_is_not_sent_again() {
+    let queue = queue(Vec::new());
+    let first = append_kept(&queue, "a");
+    append_kept(&queue, "b");
+    assert_eq!(next_of(&queue, 8), [["a"], ["b"]]);
+    // No acknowledgement arrives.
+    queue.found_in_log(&identity_of(&queue, 0));
+    assert_eq!(next_of(&queue, 8), [["b"]]);
+    assert!(first.outcome().expect("known").is_ok());
+    assert!(!queue.stored(1));
+    assert!(is_empty(&queue));
+}
+
+/// The engine may have forgotten the message ids.
+#[test]
+fn an_old_entry_is_sent_again_only_if_the_log_does_not_have_it() {
+    let queue = queue(Vec::new());
+    append_kept(&queue, "a");
+    append_kept(&queue, "b");
+    assert_eq!(next_of(&queue, 8), [["a"], ["b"]]);
+    let old = |queue: &AppendQueue| queue.next(8, Duration::ZERO, || ORIGIN);
+    assert!(matches!(old(&queue), NextEntries::Confirm));
+    queue.found_in_log(&identity_of(&queue, 1));
+    assert!(matches!(old(&queue), NextEntries::Confirm));
+    queue.confirm_absent();
+    assert_eq!(next_of(&queue, 8), [["a"]]);
+    assert!(matches!(old(&queue), NextEntries::Confirm));
+    queue.stored(1);
+    // What was never sent is not in the log, and the senders of others wait for an answer.
+    append(&queue, &["c"], None);
+    assert_eq!(next(&queue).expect("one"), ["c"]);
+    assert!(matches!(old(&queue), NextEntries::Send(_)));
 }
 
 #[test]
