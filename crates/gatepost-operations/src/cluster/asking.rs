@@ -26,22 +26,22 @@ pub(super) struct NodeAnswers {
 pub(super) type AnswerOfNode = (Option<u8>, NodeAnswer);
 
 /// The nodes that a question is for.
-pub(super) enum Asked {
+pub(super) enum Asked<'a> {
     /// This server, which is in no cluster.
     Alone,
     /// One node of a cluster.
     One(u8),
-    /// All nodes.
-    All,
+    /// All nodes of this cluster.
+    All(&'a Arc<dyn AskNodes>),
 }
 
 impl Operations {
     /// The nodes that a question is for, if the operator chose this one. A choice without a cluster
     /// changes nothing.
-    pub(super) fn asked(&self, chosen: Option<u8>) -> Result<Asked, OperationError> {
+    pub(super) fn asked(&self, chosen: Option<u8>) -> Result<Asked<'_>, OperationError> {
         match (&self.nodes, chosen) {
             (None, _) => Ok(Asked::Alone),
-            (Some(_), None) => Ok(Asked::All),
+            (Some(nodes), None) => Ok(Asked::All(nodes)),
             (Some(nodes), Some(node)) => {
                 let is_member = node == nodes.this_node() || nodes.other_nodes().contains(&node);
                 is_member
@@ -99,13 +99,7 @@ impl Operations {
             match answer {
                 Ok(answer) => answers.given.push((node, answer)),
                 Err(error) if Some(node) == self.this_node() => return Err(error),
-                Err(error) => answers.unanswered.push(UnansweredNode {
-                    node: Some(node),
-                    reason: match error {
-                        OperationError::Failed(reason) => format!("node {node}: {reason}"),
-                        error => error.to_string(),
-                    },
-                }),
+                Err(error) => answers.unanswered.push(unanswered(node, error)),
             }
         }
         answers.given.sort_by_key(|(node, _)| *node);
@@ -133,10 +127,9 @@ impl Operations {
         let node = match self.asked(chosen)? {
             Asked::Alone => None,
             Asked::One(node) => Some(node),
-            Asked::All => {
+            Asked::All(nodes) => {
                 let named = id.node();
-                let others = self.nodes.as_ref().map(|nodes| nodes.other_nodes());
-                let is_other = others.is_some_and(|others| others.contains(&named));
+                let is_other = nodes.other_nodes().contains(&named);
                 if is_other { Some(named) } else { this }
             }
         };
@@ -159,6 +152,17 @@ impl Operations {
     /// The number of this node; `None` if it is in no cluster.
     pub(crate) fn this_node(&self) -> Option<u8> {
         self.nodes.as_ref().map(|nodes| nodes.this_node())
+    }
+}
+
+/// A node that did not answer, or whose answer is of no use.
+pub(super) fn unanswered(node: u8, error: OperationError) -> UnansweredNode {
+    UnansweredNode {
+        node: Some(node),
+        reason: match error {
+            OperationError::Failed(reason) => format!("node {node}: {reason}"),
+            error => error.to_string(),
+        },
     }
 }
 

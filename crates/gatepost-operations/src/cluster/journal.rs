@@ -12,7 +12,7 @@ use gatepost_message::MessageId;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::asking::{Asked, NodeAnswers};
+use super::asking::{Asked, NodeAnswers, unanswered};
 use super::question::{AskedSearch, NodeQuestion};
 use crate::error::OperationError;
 use crate::operations::Operations;
@@ -42,13 +42,13 @@ impl Operations {
         node: Option<u8>,
     ) -> Result<JournalPage, OperationError> {
         let question = NodeQuestion::Journal(AskedSearch::from(&search));
-        let one = match (self.asked(node)?, &self.nodes) {
-            (Asked::All, Some(nodes)) => {
+        let one = match self.asked(node)? {
+            Asked::All(nodes) => {
                 let answers = self.ask_all(nodes, &question).await?;
-                return merged(answers, search.count);
+                return Ok(merged(answers, search.count));
             }
-            (Asked::One(node), _) => Some(node),
-            _ => None,
+            Asked::One(node) => Some(node),
+            Asked::Alone => None,
         };
         let answer = self.ask_one(one, question, OWN_SEARCH_TIME_MAX).await?;
         let mut page: NodePage = answer.read()?;
@@ -82,20 +82,22 @@ fn note_node(entry: &mut Value, node: u8) {
     entry["node"] = node.into();
 }
 
-fn merged(answers: NodeAnswers, count: usize) -> Result<JournalPage, OperationError> {
+fn merged(mut answers: NodeAnswers, count: usize) -> JournalPage {
     let mut pages = Vec::new();
     for (node, answer) in answers.given {
-        let page: NodePage = answer.read()?;
-        pages.push((node, page));
+        match answer.read::<NodePage>() {
+            Ok(page) => pages.push((node, page)),
+            Err(error) => answers.unanswered.push(unanswered(node, error)),
+        }
     }
     let compared = pages.iter().map(|(_, page)| page.compared).sum();
     let (messages, next) = merge(pages, count);
-    Ok(JournalPage {
+    JournalPage {
         messages,
         next,
         compared,
         unanswered: Some(answers.unanswered),
-    })
+    }
 }
 
 /// The newest entries of these pages, and the id before which the next page begins.
@@ -153,6 +155,7 @@ fn is_one(entry: &Value, other: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::question::NodeAnswer;
     use super::*;
 
     /// The answer of a node with these ids, newest first, which compares so many entries at most.
@@ -218,6 +221,32 @@ mod tests {
                 assert_eq!(found, expected, "{count} {compared_max}");
             }
         }
+    }
+
+    #[test]
+    fn an_answer_of_a_later_version_is_read_or_reported() {
+        let id = MessageId::from_number(1 << 20 | 1 << 1);
+        let entry = json!({ "id": id.to_string(), "later": 1 });
+        let extended = json!({ "messages": [entry], "next": null, "compared": 1, "later": 1 });
+        let given = [(1, extended), (2, json!({ "pages": [] }))];
+        let given = given.map(|(node, content)| (node, NodeAnswer { content }));
+        let page = merged(
+            NodeAnswers {
+                given: given.into(),
+                unanswered: Vec::new(),
+            },
+            10,
+        );
+        assert_eq!(page.messages.len(), 1);
+        assert_eq!(page.messages[0]["later"], 1);
+        let unanswered = page.unanswered.expect("a cluster");
+        assert_eq!(unanswered.len(), 1);
+        assert_eq!(unanswered[0].node, Some(2));
+        let reason = &unanswered[0].reason;
+        assert!(
+            reason.starts_with("node 2: nodes of this cluster do not understand"),
+            "{reason}"
+        );
     }
 
     #[test]

@@ -2,6 +2,14 @@
 //!
 //! A question is JSON. An answer is the length of a JSON text in 4 bytes, and the text. The
 //! transport has a version for both.
+//!
+//! Nodes of different versions ask each other while a cluster is upgraded:
+//!
+//! - A node refuses a question with a field that it does not know, because the answer would be
+//!   wrong without it. The other node then reports that this one must be updated. So a later
+//!   version writes a new field only where the question needs it.
+//! - Fields of an answer that a node does not know are left out or passed on, so a later version
+//!   may add some. It removes none.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use gatepost_message::{Action, MessageId, TopicFilter};
@@ -23,8 +31,8 @@ pub(super) enum NodeQuestion {
 }
 
 /// A search in the journal.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct AskedSearch {
     text: String,
     verdict: Option<String>,
@@ -171,6 +179,56 @@ mod tests {
         ] {
             assert_eq!(decode(encode(Err(error.clone()))), Err(error));
         }
+    }
+
+    /// What version 1.0 has written; a change needs another version.
+    #[test]
+    fn questions_and_answers_are_as_before() {
+        let search = AskedSearch {
+            text: "x".to_owned(),
+            verdict: Some("reject".to_owned()),
+            rule: "GTUBE".to_owned(),
+            topic: Some("a/#".to_owned()),
+            sender: "b@example.org".to_owned(),
+            since: Some(std::time::UNIX_EPOCH),
+            until: None,
+            before: Some(7),
+            count: 50,
+        };
+        let written = "{\"journal\":{\"text\":\"x\",\"verdict\":\"reject\",\"rule\":\"GTUBE\",\
+            \"topic\":\"a/#\",\"sender\":\"b@example.org\",\
+            \"since\":{\"secs_since_epoch\":0,\"nanos_since_epoch\":0},\"until\":null,\
+            \"before\":7,\"count\":50}}";
+        for (question, written) in [
+            (NodeQuestion::Journal(search), written),
+            (NodeQuestion::Story(7), "{\"story\":7}"),
+        ] {
+            assert_eq!(question.bytes().expect("written"), written);
+            let read = NodeQuestion::of_bytes(written.as_bytes()).expect("read");
+            assert_eq!(format!("{read:?}"), format!("{question:?}"));
+        }
+        let framed = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
+        let content = json!({ "messages": [], "next": 7, "compared": 3 });
+        assert_eq!(
+            encode(Ok(NodeAnswer { content })),
+            framed("{\"Ok\":{\"compared\":3,\"messages\":[],\"next\":7}}")
+        );
+        assert_eq!(
+            encode(Err(OperationError::NotFound)),
+            framed("{\"Err\":\"not_found\"}")
+        );
+    }
+
+    #[test]
+    fn a_question_that_a_later_version_extends_is_refused() {
+        let further = b"{\"journal\":{\"text\":\"x\",\"count\":1,\"later\":1}}";
+        let error = NodeQuestion::of_bytes(further).expect_err("refused");
+        assert!(error.to_string().contains("update them"), "{error}");
+        let before = b"{\"journal\":{\"text\":\"x\",\"count\":1}}";
+        assert!(
+            NodeQuestion::of_bytes(before).is_ok(),
+            "fields may be missing"
+        );
     }
 
     #[test]
