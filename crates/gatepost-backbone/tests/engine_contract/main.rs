@@ -138,8 +138,17 @@ async fn a_message_id_is_stored_once_although_the_leader_dies() {
 
 /// Sends the messages of a batch up to one before its end, which a caller adds or leaves out.
 async fn begin_batch(context: &Context, id: &str, count: u64) {
+    begin_batch_after(context, id, count, None).await;
+}
+
+/// The same; the first message expects this last sequence of its subject.
+async fn begin_batch_after(context: &Context, id: &str, count: u64, expected: Option<u64>) {
     for number in 1..count {
-        let headers = batch_headers(id, number);
+        let mut headers = batch_headers(id, number);
+        if let Some(expected) = expected.filter(|_| number == 1) {
+            let expected = HeaderValue::from(expected);
+            headers.insert(header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected);
+        }
         let client = context.client();
         let published = client.publish_with_headers("log.batch", headers, id.to_owned().into());
         published.await.expect("published");
@@ -200,6 +209,51 @@ async fn an_atomic_batch_is_stored_as_a_whole_or_not_at_all() {
     for sequence in 1..=last {
         let expected = if sequence <= COUNT { "whole" } else { "cut" };
         assert_eq!(payload(&stream, sequence).await, expected.as_bytes());
+    }
+}
+
+/// A mail of several pieces is one batch for one subject, whose first piece expects what the subject
+/// has: of several such batches, also of one that is sent again, one is stored.
+#[tokio::test]
+async fn of_batches_that_expect_the_same_of_their_subject_one_is_stored() {
+    const COUNT: u64 = 5;
+    let Some(mut servers) = Servers::start() else {
+        return;
+    };
+    let context = servers.connect().await;
+    let stream = servers.create_stream(&context, "log").await;
+
+    begin_batch_after(&context, "first", COUNT, Some(0)).await;
+    begin_batch_after(&context, "second", COUNT, Some(0)).await;
+    let answer = commit_batch(&context, "second", COUNT, None).await;
+    assert!(answer.contains("\"seq\":5"), "{answer}");
+    let answer = commit_batch(&context, "first", COUNT, None).await;
+    assert!(answer.contains("wrong last sequence"), "{answer}");
+    assert_eq!(last_sequence(&context, "log").await, COUNT);
+
+    // Its messages count from the first one on, so the next batch expects the last one.
+    for (id, expected) in [("within", COUNT - 1), ("third", COUNT)] {
+        begin_batch_after(&context, id, COUNT, Some(expected)).await;
+        let answer = commit_batch(&context, id, COUNT, None).await;
+        assert_eq!(answer.contains("\"seq\":10"), id == "third", "{answer}");
+    }
+
+    // The leader dies: the sender does not know whether the batch is stored, and sends it again.
+    begin_batch_after(&context, "fourth", COUNT, Some(2 * COUNT)).await;
+    servers.kill_leader(&context, "log").await;
+    commit_batch(&context, "fourth", COUNT, None).await;
+    eventually("the batch is stored", || async {
+        begin_batch_after(&context, "again", COUNT, Some(2 * COUNT)).await;
+        let answer = commit_batch(&context, "again", COUNT, None).await;
+        let is_stored = ["\"seq\":15", "wrong last sequence"];
+        let is_stored = is_stored.iter().any(|part| answer.contains(part));
+        is_stored.then_some(()).ok_or(answer)
+    })
+    .await;
+    assert_eq!(last_sequence(&context, "log").await, 3 * COUNT);
+    let stored = payload(&stream, 2 * COUNT + 1).await;
+    for sequence in 2 * COUNT + 2..=3 * COUNT {
+        assert_eq!(payload(&stream, sequence).await, stored);
     }
 }
 
