@@ -236,7 +236,8 @@ async fn permissions(subjects: &Subjects, connection: Connection) -> EngineFindi
     let Connection {
         client, mut events, ..
     } = connection;
-    let subject = subjects.confirmation_requests();
+    let root = subjects.all().replace('>', "");
+    let subject = subjects.trial(&client.new_inbox());
     let trial = tokio::time::timeout(ROUND_TRIP_MAX, round_trip(&client, &subject));
     let refusal = async {
         loop {
@@ -247,7 +248,6 @@ async fn permissions(subjects: &Subjects, connection: Connection) -> EngineFindi
             }
         }
     };
-    let root = subjects.all().replace('>', "");
     let refused = |cause: &str| {
         let text = format!(
             "the account may not use the cluster's subjects: {cause}; permit it to publish and to \
@@ -281,10 +281,10 @@ async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
         .subscribe(subject.to_owned())
         .await
         .map_err(|error| text(&error))?;
-    let question = 0_u64.to_be_bytes().to_vec();
-    let published = client.publish_with_reply(subject.to_owned(), reply, question.into());
+    let published = client.publish_with_reply(subject.to_owned(), reply, "".into());
     published.await.map_err(|error| text(&error))?;
-    // Another node answers, or the server reports that there is none: both prove the permission.
+    // The server reports that there is no other subscriber, since the connection does not receive
+    // what it publishes itself.
     inbox
         .next()
         .await

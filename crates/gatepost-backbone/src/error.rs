@@ -59,6 +59,12 @@ pub enum BackboneError {
         /// The server's words.
         cause: String,
     },
+    /// A stream is missing, and its making was not answered.
+    #[error(
+        "the NATS servers do not answer the request for the stream {0}: they are choosing a \
+         leader, or most of them are not running"
+    )]
+    StreamUnanswered(String),
     /// A server acknowledges what it has not written to the disk.
     #[error(
         "the NATS server {0} acknowledges messages before it has written them to the disk: write \

@@ -31,6 +31,7 @@ pub(crate) async fn make_stream(
                 let found = context.get_stream(&stream).await;
                 found.map_err(|error| failed(error.to_string()))
             }
+            CreateStreamErrorKind::TimedOut => Err(BackboneError::StreamUnanswered(stream)),
             _ => Err(failed(error.to_string())),
         },
     }

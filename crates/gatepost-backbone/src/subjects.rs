@@ -82,6 +82,12 @@ impl Subjects {
         format!("{}.>", self.cluster)
     }
 
+    /// A subject to which no node subscribes but the one that tries its permissions. Nodes that are
+    /// joining have subscribed to others, and do not answer yet.
+    pub(crate) fn trial(&self, inbox: &str) -> String {
+        format!("{}.trial.{inbox}", self.cluster)
+    }
+
     /// All subjects of retained messages.
     pub(crate) fn all_retained(&self) -> String {
         format!("{}.r.>", self.cluster)

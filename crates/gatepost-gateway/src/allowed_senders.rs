@@ -21,6 +21,7 @@ const SPACE: &str = "allowed_sender";
 /// The records that all servers of a cluster share: each address is an entry.
 pub static SHARED_SENDERS: SharedSet = SharedSet {
     name: SPACE,
+    is_generated: false,
     spaces: &[SPACE],
     entry_of: |_, key, _| String::from_utf8(key.to_vec()).ok(),
 };

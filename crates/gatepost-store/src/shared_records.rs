@@ -23,6 +23,9 @@ use crate::{StoreChange, StoreError};
 pub struct SharedSet {
     /// The name, which begins the names of the set's entries: small letters and `_`.
     pub name: &'static str,
+    /// Whether each server generates the entries by itself, so that servers that join a cluster
+    /// differ in them although no operator made them.
+    pub is_generated: bool,
     /// The spaces of the records.
     pub spaces: &'static [&'static str],
     /// Returns the name of the entry that a record belongs to, by the record's space, key and

@@ -28,6 +28,7 @@ pub(crate) const PEPPER: &[u8] = b"pepper";
 /// are one user.
 pub static SHARED_ACCESS: SharedSet = SharedSet {
     name: "access",
+    is_generated: false,
     spaces: &[USER, TOKEN, GRANT],
     entry_of: subject_of,
 };
@@ -36,6 +37,7 @@ pub static SHARED_ACCESS: SharedSet = SharedSet {
 /// derived from it, and would otherwise differ from one server to the next.
 pub static SHARED_PEPPER: SharedSet = SharedSet {
     name: "pepper",
+    is_generated: true,
     spaces: &[ACCESS],
     entry_of: |_, key, _| (key == PEPPER).then(|| "scram".to_owned()),
 };

@@ -421,11 +421,13 @@ fn records(examples: &mut Examples) {
     examples.compare("member", member, &bytes, read);
     static SET: SharedSet = SharedSet {
         name: "access",
+        is_generated: false,
         spaces: &["user"],
         entry_of: |_, _, _| Some("anna".to_owned()),
     };
     static LISTS: SharedSet = SharedSet {
         name: "sender_list",
+        is_generated: false,
         spaces: &["sender_list"],
         ..SET
     };

@@ -225,6 +225,7 @@ mod tests {
 
     static SET: SharedSet = SharedSet {
         name: "access",
+        is_generated: false,
         spaces: &["user", "token"],
         entry_of: |_, key, _| Some(if key == b"zoe" { "zoe" } else { "anna" }.to_owned()),
     };

@@ -76,6 +76,7 @@ mod tests {
     const fn set(name: &'static str) -> SharedSet {
         SharedSet {
             name,
+            is_generated: false,
             spaces: &[],
             entry_of: |_, _, _| None,
         }

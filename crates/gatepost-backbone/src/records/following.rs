@@ -56,7 +56,7 @@ impl RecordsFollower {
         }
         let (mut changes, revisions) = differences(&states, &own, view);
         if !new.is_empty() {
-            for set in new {
+            for set in new.into_iter().filter(|set| !set.is_generated) {
                 report_replaced(&entries_in(set, &own), &states, view.sets);
             }
             changes.extend(followed_bucket::follow(&identity, view.sets));

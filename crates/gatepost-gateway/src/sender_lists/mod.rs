@@ -39,6 +39,7 @@ const SPACE: &str = "sender_list";
 /// The records that all servers of a cluster share: an entry has the list of one user.
 pub static SHARED_SENDER_LISTS: SharedSet = SharedSet {
     name: SPACE,
+    is_generated: false,
     spaces: &[SPACE],
     entry_of: |_, key, _| Some(split_key(key)?.0.to_owned()),
 };
