@@ -427,7 +427,6 @@ fn records(examples: &mut Examples) {
     };
     static LISTS: SharedSet = SharedSet {
         name: "sender_list",
-        is_generated: false,
         spaces: &["sender_list"],
         ..SET
     };

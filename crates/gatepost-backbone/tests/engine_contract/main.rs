@@ -212,8 +212,8 @@ async fn an_atomic_batch_is_stored_as_a_whole_or_not_at_all() {
     }
 }
 
-/// A mail of several pieces is one batch for one subject, whose first piece expects what the subject
-/// has: of several such batches, also of one that is sent again, one is stored.
+/// A mail of several pieces is one batch for one subject, whose first piece expects what the
+/// subject has: of several such batches, also of one that is sent again, one is stored.
 #[tokio::test]
 async fn of_batches_that_expect_the_same_of_their_subject_one_is_stored() {
     const COUNT: u64 = 5;

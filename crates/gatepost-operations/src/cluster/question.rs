@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// What version 1.0 has written; a change needs another version.
+    /// The bytes that version 1.0 writes; a change needs another version.
     #[test]
     fn questions_and_answers_are_as_before() {
         let search = AskedSearch {
