@@ -68,8 +68,8 @@ impl MemoryBudget {
         self.free_bytes().saturating_sub(reserve)
     }
 
-    /// The memory that one subscription may use for messages that are on disk. As long as others
-    /// find memory, it cannot make the server refuse their connections.
+    /// The memory that one subscription may use for messages that are on disk. If it used all, the
+    /// limit would be exceeded, and the server would refuse the connections of others.
     pub(crate) fn free_for_one(&self) -> u64 {
         self.free_bytes() / 2
     }

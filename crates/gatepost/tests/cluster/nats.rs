@@ -210,7 +210,7 @@ impl Nats {
         let names = |answer: &Value, field: &str| -> Vec<Value> {
             answer[field].as_array().cloned().unwrap_or_default()
         };
-        let Some(answer) = self.try_request("$JS.API.STREAM.LIST", "") else {
+        let Some(answer) = self.try_request("$JS.API.STREAM.LIST", b"") else {
             return vec!["no answer".to_owned()];
         };
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
@@ -247,20 +247,27 @@ impl Nats {
 
     /// The answer to a request of a client that is no node.
     pub(crate) fn request(&self, subject: &str, payload: &str) -> String {
-        self.try_request(subject, payload).expect("an answer")
+        let answer = self.try_request(subject, payload.as_bytes());
+        answer.expect("an answer")
+    }
+
+    /// Publishes to a subject that a stream stores.
+    pub(crate) fn store(&self, subject: &str, payload: &[u8]) {
+        let answer = self.try_request(subject, payload).expect("an answer");
+        assert!(answer.contains("\"seq\""), "{answer}");
     }
 
     /// The same; `None` if no answer comes, such as from servers without a leader.
-    fn try_request(&self, subject: &str, payload: &str) -> Option<String> {
+    fn try_request(&self, subject: &str, payload: &[u8]) -> Option<String> {
         let mut connection = TcpStream::connect((&*self.host.address, self.port)).expect("open");
         let timeout = connection.set_read_timeout(Some(ANSWERED_WITHIN));
         timeout.expect("a timeout");
         let length = payload.len();
-        let request = format!(
-            "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\n\
-             PUB {subject} answer {length}\r\n{payload}\r\n"
+        let begin = format!(
+            "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\nPUB {subject} answer {length}\r\n"
         );
-        connection.write_all(request.as_bytes()).expect("sent");
+        let request = [begin.as_bytes(), payload, b"\r\n"].concat();
+        connection.write_all(&request).expect("sent");
         let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
         lines.find(|line| line.starts_with('{'))
     }

@@ -42,22 +42,6 @@ impl NatsSubscription {
         Some((subject.to_owned(), content.split_off(number(headers))))
     }
 
-    /// Publishes to another subject, and returns the answer of the stream that stores it.
-    pub(crate) fn store(mut self, subject: &str, payload: &[u8]) {
-        self.write(
-            format!("SUB answer 2\r\nPUB {subject} answer {}\r\n", payload.len()).as_bytes(),
-        );
-        self.write(payload);
-        self.write(b"\r\n");
-        while let Some(line) = self.line() {
-            if line.starts_with('{') {
-                assert!(line.contains("\"seq\""), "{line}");
-                return;
-            }
-        }
-        panic!("no answer");
-    }
-
     fn write(&mut self, bytes: &[u8]) {
         self.connection.get_mut().write_all(bytes).expect("sent");
     }

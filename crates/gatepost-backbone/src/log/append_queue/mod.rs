@@ -277,10 +277,14 @@ impl AppendQueue {
         if entries.is_empty() {
             return NextEntries::Nothing;
         }
-        let in_log_since = *state.in_log_since.get_or_insert_with(Instant::now);
         let is_any_kept = entries.iter().any(|entry| entry.kept.is_some());
-        if is_any_kept && in_log_since.elapsed() > recognized_for {
-            return NextEntries::Confirm;
+        match state.in_log_since {
+            // Nothing of them was sent, or the log does not have it.
+            None => state.in_log_since = Some(Instant::now()),
+            Some(since) if is_any_kept && since.elapsed() > recognized_for => {
+                return NextEntries::Confirm;
+            }
+            Some(_) => {}
         }
         NextEntries::Send(entries)
     }
