@@ -1,6 +1,9 @@
-//! The end of a connection: the will, the last packet, and the wait until it is received.
+//! The end of a connection: what the client still sent, the will, the last packet, and the wait
+//! until it is received.
 
+use std::future::poll_fn;
 use std::io::IoSlice;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_bans::Offence;
@@ -10,10 +13,37 @@ use super::connect_properties;
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::encoder::PacketFraming;
+use super::input::MqttInput;
 use crate::linger::linger;
 use crate::websocket;
 
+/// The time in which the kernel reports what it has received on a broken connection.
+const REST_TIMEOUT: Duration = Duration::from_millis(100);
+/// Reads of a broken connection, should bytes arrive for ever although none can be sent.
+const REST_READS_MAX: usize = 1_000;
+
 impl MqttConnection {
+    /// Reads what the client sent before its connection broke, then ends the connection.
+    ///
+    /// A client that closes its socket while messages are on their way resets the connection, and
+    /// the server may notice that by writing, before it has read the client's last packets: a
+    /// DISCONNECT removes the will \[MQTT-3.14.4-3\], and acknowledged messages are not to be sent
+    /// again. Nothing arrives after a reset, so the rest is what the kernel holds.
+    pub(super) async fn read_rest(&mut self, input: &mut MqttInput) {
+        let stream = self.stream.clone();
+        for _ in 0..REST_READS_MAX {
+            if self.ended_by.is_some() || self.paused || self.is_waiting_for_answers() {
+                break;
+            }
+            let readable = poll_fn(|context| stream.poll_read_ready(context));
+            match tokio::time::timeout(REST_TIMEOUT, readable).await {
+                Ok(Ok(())) => self.read(input),
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        self.end_with(ConnectionEnd::Lost);
+    }
+
     /// Ends the connection for the given reason, or as lost if there is none.
     pub(super) async fn end(mut self: Box<Self>) {
         let end = self.ended_by.take().unwrap_or(ConnectionEnd::Lost);

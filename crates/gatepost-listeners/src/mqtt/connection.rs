@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_broker::{Attachment, Limit, Receipt, SubscriberSocket};
+use gatepost_broker::{Attachment, DisconnectCause, Limit, Receipt, SubscriberSocket};
 use gatepost_message::Peer;
 use gatepost_mqtt::{Ack, Packet, PropertiesBuffer, Property, Reason, Version};
 use gatepost_users::Identity;
@@ -123,7 +123,9 @@ async fn serve(
                 Reason::UNSPECIFIED_ERROR,
                 "the rest of a packet did not arrive in time",
             )),
-            MqttWakeup::Broken => connection.ended_by = Some(ConnectionEnd::Lost),
+            MqttWakeup::Ended(DisconnectCause::Broken) => {
+                Box::pin(connection.read_rest(&mut input)).await;
+            }
             MqttWakeup::Ended(why) => connection.ended_by = Some(why.into()),
             MqttWakeup::Progress => connection.finish_batch(),
             MqttWakeup::Access => connection.apply_access_change(),
@@ -141,8 +143,7 @@ enum MqttWakeup {
     Readable,
     /// The rest of a packet does not arrive, or too slowly.
     SlowPacket,
-    Broken,
-    Ended(gatepost_broker::DisconnectCause),
+    Ended(DisconnectCause),
     /// A commit or verdict that acknowledgements wait for is complete.
     Progress,
     /// Users or rules have changed, or the login has ended.
@@ -174,7 +175,7 @@ pub(super) struct MqttConnection {
     /// Control packets of the present batch.
     pub(super) out: BytesMut,
     /// Whether reading is paused, so that a publisher waits for slow subscribers.
-    paused: bool,
+    pub(super) paused: bool,
     pub(super) ended_by: Option<ConnectionEnd>,
     /// The code of WebSocket's Close frame.
     pub(super) close_code: u16,
@@ -250,7 +251,7 @@ impl MqttConnection {
         }
         match self.stream.poll_read_ready(context) {
             Poll::Ready(Ok(())) => Poll::Ready(MqttWakeup::Readable),
-            Poll::Ready(Err(_)) => Poll::Ready(MqttWakeup::Broken),
+            Poll::Ready(Err(_)) => Poll::Ready(MqttWakeup::Ended(DisconnectCause::Broken)),
             Poll::Pending => {
                 let settings = &self.context.settings;
                 input
@@ -262,7 +263,7 @@ impl MqttConnection {
 
     /// Whether the client must wait for its acknowledgements before it may publish more. MQTT 5
     /// clients know the bound; others are simply not read.
-    fn is_waiting_for_answers(&self) -> bool {
+    pub(super) fn is_waiting_for_answers(&self) -> bool {
         let has_many_judged = self
             .publishing
             .as_ref()
@@ -271,7 +272,7 @@ impl MqttConnection {
             || self.acknowledgements.len() >= usize::from(self.context.settings.receive_max)
     }
 
-    fn read(&mut self, input: &mut MqttInput) {
+    pub(super) fn read(&mut self, input: &mut MqttInput) {
         let stream = self.stream.clone();
         let mut controls = ControlFrames::default();
         let read = input.read(&stream, &mut controls, |bytes| self.process(bytes));

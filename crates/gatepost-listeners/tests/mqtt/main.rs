@@ -1,6 +1,7 @@
 //! The MQTT listener from the outside: raw packets, published sequences, and real clients of other
 //! projects.
 
+mod broken_sockets;
 mod conformance;
 mod conversation;
 mod corpus;
