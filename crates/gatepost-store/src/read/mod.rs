@@ -128,14 +128,19 @@ impl Store {
         total: usize,
         mut visit: impl FnMut(MessageId, Publication),
     ) -> Result<(), StoreError> {
-        // The inner queries read the index alone, so that payloads are read once.
-        let newest = "WHERE rowid IN (
-                SELECT rowid FROM (
-                    SELECT rowid, row_number() OVER (PARTITION BY topic ORDER BY max(rowid, id) \
-                    DESC) AS age
-                    FROM (SELECT rowid, id, topic FROM history ORDER BY id DESC LIMIT ?2)
-                ) WHERE age <= ?1
-             ) ORDER BY max(rowid, id)";
+        // The index alone is read and sorted; a query that also selected payloads would sort them.
+        let newest = "SELECT rowid FROM (
+                SELECT rowid, max(rowid, id) AS place, \
+                    row_number() OVER (PARTITION BY topic ORDER BY max(rowid, id) DESC) AS age
+                FROM (SELECT rowid, id, topic FROM history ORDER BY id DESC LIMIT ?2)
+             ) WHERE age <= ?1 ORDER BY place";
+        let row_ids = {
+            let connection = self.reader();
+            let mut statement = connection.prepare_cached(newest)?;
+            let found =
+                statement.query_map(params![per_topic as i64, total as i64], |row| row.get(0))?;
+            found.collect::<Result<Vec<i64>, _>>()?
+        };
         let placed = |row: &Row<'_>| {
             let publication = rows::publication(row, false)?;
             let place = row.get::<_, i64>(table::HISTORY.columns.len() + 1)? as u64;
@@ -143,16 +148,14 @@ impl Store {
             Ok(publication.map(|one| (MessageId::from_number(place.max(one.id.number())), one)))
         };
         let sql = format!(
-            "SELECT {}, rowid FROM history {newest}",
+            "SELECT {}, rowid FROM history WHERE rowid = ?",
             table::HISTORY.selected
         );
-        self.each_of(
-            &table::HISTORY,
-            &sql,
-            params![per_topic as i64, total as i64],
-            placed,
-            |(position, publication)| visit(position, publication),
-        )
+        for row_id in row_ids {
+            let visit = |(position, publication)| visit(position, publication);
+            self.each_of(&table::HISTORY, &sql, [row_id], placed, visit)?;
+        }
+        Ok(())
     }
 
     /// One record of `space`.
