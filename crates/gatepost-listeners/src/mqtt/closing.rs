@@ -19,7 +19,7 @@ use crate::websocket;
 
 /// The time in which the kernel reports what it has received on a broken connection.
 const REST_TIMEOUT: Duration = Duration::from_millis(100);
-/// Reads of a broken connection, should bytes arrive for ever although none can be sent.
+/// The limit on reads of a broken connection, whose client might send without end.
 const REST_READS_MAX: usize = 1_000;
 
 impl MqttConnection {

@@ -117,8 +117,9 @@ pub(crate) const OF_HOSTS: FaultTable = FaultTable {
     ],
 };
 
-/// The delay of a slow network, in each direction.
-const DELAY_MS: u32 = 200;
+/// The delay of a slow network, in each direction. With a slow leader, a publication at QoS 2 takes
+/// some 40 times as long.
+const DELAY_MS: u32 = 100;
 const LOSS_PERCENT: u32 = 5;
 
 impl Fault {
