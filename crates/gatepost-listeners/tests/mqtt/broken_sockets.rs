@@ -13,7 +13,7 @@ use crate::server::Server;
 use crate::wire::{Wire, plain_connect};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-const PAYLOAD: [u8; 64 * 1024] = [b'.'; 64 * 1024];
+static PAYLOAD: [u8; 64 * 1024] = [b'.'; 64 * 1024];
 /// More than the kernel buffers between two sockets of one machine (10 MB by default) take.
 const PUBLICATIONS: usize = 400;
 /// The server notices a reset by reading or by writing, as it happens.
