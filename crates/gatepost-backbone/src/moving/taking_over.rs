@@ -7,7 +7,7 @@
 //! The stream of the failed node stays until all of it is stored here, so each step may be
 //! repeated, by any node.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -73,6 +73,9 @@ struct TakeOver {
 /// A key of the directory, and what is to become of it.
 struct KeyedSession {
     id: SessionId,
+    /// The owner and the revision of the key when all keys were read. Another node may have changed
+    /// it since.
+    read: Option<(Ownership, u64)>,
     /// The session as the failed node had it.
     session: Option<ReplicaSession>,
     /// The content that the failed node kept for later owners, by claim.
@@ -107,11 +110,11 @@ impl TakeOver {
     /// Returns the number of sessions that were taken over.
     async fn run(self) -> Result<usize, BackboneError> {
         let context = self.context.clone();
-        let mut keys = HashSet::new();
+        let mut keys: HashMap<SessionId, Option<(Ownership, u64)>> = HashMap::new();
         let stream_id = self.stream_id;
-        let visit = |id, ownership: Ownership, _| {
+        let visit = |id, ownership: Ownership, revision| {
             if ownership.is_or_was_of(stream_id) {
-                keys.insert(id);
+                keys.insert(id, Some((ownership, revision)));
             }
         };
         context.directory.each(visit).await?;
@@ -132,7 +135,7 @@ impl TakeOver {
         let mut released: HashMap<SessionId, Vec<_>> = HashMap::new();
         for (id, claim) in replica.released_sessions() {
             // The server from which the keys were read may have lacked this one.
-            keys.insert(id);
+            keys.entry(id).or_default();
             let content = replica.released(id, claim);
             released.entry(id).or_default().push((claim, content));
         }
@@ -148,8 +151,9 @@ impl TakeOver {
         });
         let mut all: Vec<KeyedSession> = keys
             .into_iter()
-            .map(|id| KeyedSession {
+            .map(|(id, read)| KeyedSession {
                 id,
+                read,
                 session: sessions.remove(&id),
                 released: released.remove(&id).unwrap_or_default(),
             })
@@ -158,6 +162,7 @@ impl TakeOver {
         // node has a session of this name.
         all.extend(sessions.into_iter().map(|(id, session)| KeyedSession {
             id,
+            read: None,
             session: Some(session),
             released: Vec::new(),
         }));
@@ -202,16 +207,23 @@ impl SessionWork {
         let _mark = ClaimMark::begin(&self.context.shared, one.id).await;
         let KeyedSession {
             id,
+            read,
             session,
             released,
         } = one;
         let now = self.context.shared.log.store.time_for_ages();
         let session = session.filter(|session| !has_expired(session, now));
+        // Compare-and-set finds out whether the key has changed. Only the leader knows whether a
+        // key that needs another decision is current.
+        let mut read = read.filter(|(read, _)| self.is_of_stream(read) && session.is_some());
         for attempt in 0..KEY_ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(REPEAT_AFTER).await;
             }
-            let found = self.context.directory.find_at_leader(id).await?;
+            let found = match read.take() {
+                Some(read) => Some(read),
+                None => self.context.directory.find_at_leader(id).await?,
+            };
             let Some((ownership, revision)) = found else {
                 let Some(session) = &session else {
                     return Ok(false);
