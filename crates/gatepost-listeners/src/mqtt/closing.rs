@@ -28,7 +28,9 @@ impl MqttConnection {
     /// A client that closes its socket while messages are on their way resets the connection, and
     /// the server may notice that by writing, before it has read the client's last packets: a
     /// DISCONNECT removes the will \[MQTT-3.14.4-3\], and acknowledged messages are not to be sent
-    /// again. Nothing arrives after a reset, so the rest is what the kernel holds.
+    /// again. Nothing arrives after a reset, so the rest is what the kernel holds. A client that is
+    /// not read at present, because others are slow or it must wait for answers, is not read here
+    /// either.
     pub(super) async fn read_rest(&mut self, input: &mut MqttInput) {
         let stream = self.stream.clone();
         for _ in 0..REST_READS_MAX {

@@ -36,39 +36,53 @@ fn mortal(server: &Server) -> Wire {
     client
 }
 
-#[test]
-fn mqtt_3_14_4_3_a_disconnect_before_a_reset_removes_the_will() {
+/// A server on which a subscriber that does not read does not slow publishers.
+fn server() -> Server {
     let settings = BrokerSettings {
         slow_subscriber: SlowSubscriber::DropNewest,
         outbox_max: ByteSize::mebibytes(1),
         ..BrokerSettings::default()
     };
-    let server = Server::with(settings, MqttSettings::default());
+    Server::with(settings, MqttSettings::default())
+}
+
+/// Publishes until the client's socket takes no more.
+fn flood(publisher: &mut Wire) {
+    for _ in 0..PUBLICATIONS {
+        publisher.publish("flood", &PAYLOAD, Qos::AtMostOnce, false);
+    }
+    assert!(publisher.is_alive());
+}
+
+/// Waits until the server has noticed that the client has gone.
+fn await_end(server: &Server, client: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    let is_connected = || {
+        let sessions = server.broker.stats(0, 100).queues;
+        let mut of_client = sessions.iter().filter(|session| session.client == client);
+        of_client.any(|session| session.connected)
+    };
+    while is_connected() {
+        assert!(Instant::now() < deadline, "its connection ends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn mqtt_3_14_4_3_a_disconnect_before_a_reset_removes_the_will() {
+    let server = server();
     let mut observer = Wire::connected(server.address, Version::Mqtt5, "observer");
     observer.subscribe("wills", Qos::AtMostOnce);
     let mut publisher = Wire::connected(server.address, Version::Mqtt5, "publisher");
     for round in 0..ROUNDS {
         let mut client = mortal(&server);
-        for _ in 0..PUBLICATIONS {
-            publisher.publish("flood", &PAYLOAD, Qos::AtMostOnce, false);
-        }
-        assert!(publisher.is_alive());
+        flood(&mut publisher);
         client.send(&Packet::Disconnect(ReasonedPacket::new(
             Reason::SUCCESS,
             PacketProperties::EMPTY,
         )));
         drop(client);
-        let deadline = Instant::now() + PATIENCE;
-        while server
-            .broker
-            .stats(0, 100)
-            .queues
-            .iter()
-            .any(|session| session.client == "mortal")
-        {
-            assert!(Instant::now() < deadline, "its session ends");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        await_end(&server, "mortal");
         publisher.publish("wills", b"marker", Qos::AtMostOnce, false);
         observer.expect(|packet| match packet {
             Packet::Publish(publish) => {
@@ -76,5 +90,40 @@ fn mqtt_3_14_4_3_a_disconnect_before_a_reset_removes_the_will() {
             }
             other => panic!("not a PUBLISH: {other:?}"),
         });
+    }
+}
+
+/// Connects with the session of an earlier connection, if there is one.
+fn reader(server: &Server) -> Wire {
+    let mut client = Wire::open(server.address, Version::Mqtt311);
+    client.send(&Packet::Connect(Connect {
+        clean_start: false,
+        ..plain_connect(Version::Mqtt311, "reader")
+    }));
+    assert_eq!(client.receive().expect("a CONNACK")[0], 0x20);
+    client
+}
+
+#[test]
+fn an_acknowledgement_before_a_reset_counts() {
+    let server = server();
+    let mut publisher = Wire::connected(server.address, Version::Mqtt311, "publisher");
+    for round in 0..ROUNDS {
+        let mut client = reader(&server);
+        client.subscribe("job", Qos::AtLeastOnce);
+        client.subscribe("flood", Qos::AtMostOnce);
+        publisher.publish("job", b"job", Qos::AtLeastOnce, false);
+        publisher.expect(|packet| assert!(matches!(packet, Packet::Puback(_)), "{packet:?}"));
+        let packet_id = client.expect(|packet| match packet {
+            Packet::Publish(publish) => publish.packet_id,
+            other => panic!("not a PUBLISH: {other:?}"),
+        });
+        flood(&mut publisher);
+        let packet_id = packet_id.expect("QoS 1");
+        client.send(&Packet::Puback(gatepost_mqtt::Ack::success(packet_id)));
+        drop(client);
+        await_end(&server, "reader");
+        // A publication that is sent again comes before the answer.
+        assert!(reader(&server).is_alive(), "round {round}");
     }
 }
