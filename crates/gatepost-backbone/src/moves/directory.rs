@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
-use async_nats::jetstream::kv::{self, CreateErrorKind, Operation};
+use async_nats::jetstream::kv::{self, Operation};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, StorageType};
 use async_nats::jetstream::{Context, Message};
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use gatepost_message::MessageId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::directory_writing::DirectoryWriter;
 use crate::encoding::{self, EncodingError};
 use crate::error::BackboneError;
 use crate::node_epoch::NodeStreamId;
@@ -49,7 +50,7 @@ impl SessionId {
         Self(id)
     }
 
-    fn key(self) -> String {
+    pub(super) fn key(self) -> String {
         format!("{:032x}", u128::from_be_bytes(self.0))
     }
 
@@ -168,13 +169,21 @@ impl Ownership {
 
 /// The directory, over one connection.
 #[derive(Clone)]
-pub(crate) struct Directory(kv::Store);
+pub(crate) struct Directory {
+    bucket: kv::Store,
+    writer: DirectoryWriter,
+}
 
 impl Directory {
+    fn new(context: &Context, bucket: kv::Store) -> Self {
+        let writer = DirectoryWriter::start(context.clone(), bucket.clone());
+        Self { bucket, writer }
+    }
+
     /// The bucket, if it is there.
     pub(crate) async fn existing(context: &Context, subjects: &Subjects) -> Option<Self> {
-        let bucket = context.get_key_value(subjects.stream("SESSIONS")).await;
-        bucket.ok().map(Self)
+        let bucket = existing_bucket(context, subjects).await?;
+        Some(Self::new(context, bucket))
     }
 
     /// The bucket, which is made if it is not there.
@@ -183,25 +192,19 @@ impl Directory {
         subjects: &Subjects,
         settings: &BackboneSettings,
     ) -> Result<Self, BackboneError> {
-        if let Some(directory) = Self::existing(context, subjects).await {
-            return Ok(directory);
-        }
-        let name = subjects.stream("SESSIONS");
-        let config = kv::Config {
-            bucket: name.clone(),
-            description: "the nodes that have the sessions of a Gatepost cluster".to_owned(),
-            history: 1,
-            storage: StorageType::File,
-            num_replicas: usize::from(settings.replicas),
-            limit_markers: Some(REMOVED_FOR),
-            ..kv::Config::default()
+        let mut bucket = match existing_bucket(context, subjects).await {
+            Some(bucket) => bucket,
+            None => make_bucket(context, subjects, settings).await?,
         };
-        let made = context.create_key_value(config).await;
-        made.map(Self).map_err(|error| BackboneError::Stream {
-            stream: name,
-            replicas: settings.replicas,
-            cause: error.to_string(),
-        })
+        if !bucket.stream.cached_info().config.allow_atomic_publish {
+            let mut config = bucket.stream.cached_info().config.clone();
+            config.allow_atomic_publish = true;
+            if let Err(error) = context.update_stream(config).await {
+                tracing::debug!(target: "backbone", %error, "keys are written one at a time");
+            }
+            let _ = bucket.stream.info().await;
+        }
+        Ok(Self::new(context, bucket))
     }
 
     /// The owner of a session, with the revision of the key; `None` if there is no key.
@@ -209,7 +212,7 @@ impl Directory {
         &self,
         id: SessionId,
     ) -> Result<Option<(Ownership, u64)>, BackboneError> {
-        let entry = self.0.entry(id.key()).await;
+        let entry = self.bucket.entry(id.key()).await;
         let entry = entry.map_err(failed)?;
         let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else {
             return Ok(None);
@@ -223,8 +226,8 @@ impl Directory {
         &self,
         id: SessionId,
     ) -> Result<Option<(Ownership, u64)>, BackboneError> {
-        let subject = format!("{}{}", self.0.prefix, id.key());
-        let found = self.0.stream.get_last_raw_message_by_subject(&subject);
+        let subject = format!("{}{}", self.bucket.prefix, id.key());
+        let found = self.bucket.stream.get_last_raw_message_by_subject(&subject);
         let message = match found.await {
             Ok(message) => message,
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
@@ -244,11 +247,7 @@ impl Directory {
         id: SessionId,
         ownership: &Ownership,
     ) -> Result<Option<u64>, BackboneError> {
-        match self.0.create(id.key(), ownership.value()).await {
-            Ok(revision) => Ok(Some(revision)),
-            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(None),
-            Err(error) => Err(BackboneError::request("writing the directory", error)),
-        }
+        self.writer.write(id, ownership, 0).await
     }
 
     /// Changes the owner, if the key still has this revision; `None` if it has not.
@@ -258,23 +257,19 @@ impl Directory {
         ownership: &Ownership,
         revision: u64,
     ) -> Result<Option<u64>, BackboneError> {
-        let updated = self.0.update(id.key(), ownership.value(), revision).await;
-        match updated {
-            Ok(revision) => Ok(Some(revision)),
-            Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(None),
-            Err(error) => Err(BackboneError::request("writing the directory", error)),
-        }
+        self.writer.write(id, ownership, revision).await
     }
 
-    /// Removes a key of this revision. Another revision stays.
-    pub(crate) async fn remove(&self, id: SessionId, revision: u64) {
+    /// Removes a key of this revision. Another revision stays. Returns whether the key was removed.
+    pub(crate) async fn remove(&self, id: SessionId, revision: u64) -> bool {
         let removed = self
-            .0
+            .bucket
             .purge_expect_revision_with_ttl(id.key(), revision, REMOVED_FOR)
             .await;
-        if let Err(error) = removed {
+        if let Err(error) = &removed {
             tracing::debug!(target: "backbone", %error, "a key of the directory stays");
         }
+        removed.is_ok()
     }
 
     /// Visits all keys, each with its revision.
@@ -284,10 +279,10 @@ impl Directory {
     ) -> Result<(), BackboneError> {
         let config = OrderedConfig {
             deliver_policy: DeliverPolicy::LastPerSubject,
-            filter_subject: format!("{}>", self.0.prefix),
+            filter_subject: format!("{}>", self.bucket.prefix),
             ..OrderedConfig::default()
         };
-        let consumer = self.0.stream.create_consumer(config).await;
+        let consumer = self.bucket.stream.create_consumer(config).await;
         let mut consumer = consumer.map_err(failed)?;
         if consumer.info().await.map_err(failed)?.num_pending == 0 {
             return Ok(());
@@ -309,7 +304,7 @@ impl Directory {
     /// A key as it is in the stream; `None` if it was removed.
     fn read_key(&self, message: &Message) -> Result<Option<(SessionId, Ownership)>, BackboneError> {
         let is_removed = is_removal(message.headers.as_ref());
-        let key = message.subject.strip_prefix(self.0.prefix.as_str());
+        let key = message.subject.strip_prefix(self.bucket.prefix.as_str());
         let Some(id) = key.and_then(SessionId::from_key).filter(|_| !is_removed) else {
             return Ok(None);
         };
@@ -320,6 +315,40 @@ impl Directory {
                 tracing::warn!(target: "backbone", %error, "a key is passed over");
                 Ok(None)
             }
+        }
+    }
+}
+
+async fn existing_bucket(context: &Context, subjects: &Subjects) -> Option<kv::Store> {
+    let bucket = context.get_key_value(subjects.stream("SESSIONS")).await;
+    bucket.ok()
+}
+
+async fn make_bucket(
+    context: &Context,
+    subjects: &Subjects,
+    settings: &BackboneSettings,
+) -> Result<kv::Store, BackboneError> {
+    let name = subjects.stream("SESSIONS");
+    let config = kv::Config {
+        bucket: name.clone(),
+        description: "the nodes that have the sessions of a Gatepost cluster".to_owned(),
+        history: 1,
+        storage: StorageType::File,
+        num_replicas: usize::from(settings.replicas),
+        limit_markers: Some(REMOVED_FOR),
+        ..kv::Config::default()
+    };
+    match context.create_key_value(config).await {
+        Ok(bucket) => Ok(bucket),
+        // Another node may have made it meanwhile, and allowed batches.
+        Err(error) => {
+            let found = existing_bucket(context, subjects).await;
+            found.ok_or_else(|| BackboneError::Stream {
+                stream: name,
+                replicas: settings.replicas,
+                cause: error.to_string(),
+            })
         }
     }
 }

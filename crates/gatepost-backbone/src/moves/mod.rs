@@ -6,6 +6,7 @@
 //! client.
 //!
 //! - `directory.rs`: the keys that say which node has a session;
+//! - `directory_writing.rs`: the writing of keys, several at a time;
 //! - `transfer.rs`: the content of a session, as bytes and as records of the earlier owner;
 //! - `question.rs`: questions between nodes, and their answers;
 //! - `forgetting.rs`: the sessions of a node that does not return.
@@ -22,6 +23,7 @@
 //!   a session itself says so.
 
 pub(crate) mod directory;
+mod directory_writing;
 mod forgetting;
 pub(crate) mod question;
 pub(crate) mod transfer;

@@ -153,7 +153,7 @@ impl SessionClaim<'_> {
         loop {
             if let Some((transfer, of_own)) = self.fetch(&ownership).await? {
                 self.adopt(&ownership, transfer, of_own).await?;
-                self.clear_sources(&ownership, revision).await;
+                self.clear_sources(ownership, revision);
                 return Ok(());
             }
             match self.confirm_absence(&ownership, revision).await? {
@@ -354,29 +354,18 @@ impl SessionClaim<'_> {
         Ok(())
     }
 
-    /// Removes the sources from the key, and the content from the sources. If that fails, it is
-    /// done when the nodes join the cluster the next time.
-    async fn clear_sources(&self, ownership: &Ownership, revision: u64) {
+    /// Removes the sources from the key, and the content from the sources. The client does not wait
+    /// for this. If it fails, it is done when the nodes join the cluster the next time.
+    fn clear_sources(&self, ownership: Ownership, revision: u64) {
         if ownership.sources.is_empty() {
             return;
         }
-        let cleared = ownership.without_sources();
-        let updated = self
-            .context
-            .directory
-            .update(self.id, &cleared, revision)
-            .await;
-        if !matches!(updated, Ok(Some(_))) {
-            return;
-        }
-        let (context, name) = (self.context.clone(), self.name.clone());
-        let ownership = ownership.clone();
-        // The client does not wait for this.
+        let (context, name, id) = (self.context.clone(), self.name.clone(), self.id);
         gatepost_tasks::spawn(async move {
-            for source in &ownership.sources {
-                context
-                    .remove_content(source.node, &name, source.claim, ownership.claim)
-                    .await;
+            let cleared = ownership.without_sources();
+            let updated = context.directory.update(id, &cleared, revision).await;
+            if matches!(updated, Ok(Some(_))) {
+                context.remove_contents(&name, &ownership).await;
             }
         });
     }
@@ -402,7 +391,14 @@ impl MoveContext {
         }
     }
 
-    /// Informs an earlier owner that the content of a session is stored.
+    /// Informs the earlier owners of a session that this node has stored its content.
+    pub(super) async fn remove_contents(&self, name: &SessionName, ownership: &Ownership) {
+        for source in &ownership.sources {
+            self.remove_content(source.node, name, source.claim, ownership.claim)
+                .await;
+        }
+    }
+
     async fn remove_content(&self, node: u8, name: &SessionName, wanted: u64, claim: u64) {
         if node == self.shared.node {
             let removal = transfer::remove(SessionId::of(name), wanted);

@@ -5,12 +5,18 @@
 
 use std::collections::HashMap;
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use gatepost_broker::SessionName;
 
 use super::MoveContext;
 use crate::error::BackboneError;
 use crate::moves::directory::{Ownership, SessionId};
 use crate::moves::transfer;
+
+/// Attempts to remove a key that this node is changing.
+const REMOVE_ATTEMPTS: usize = 3;
+/// Sessions whose keys are written at once.
+const SESSIONS_AT_ONCE: usize = 256;
 
 /// The keys that name this node, each with its revision.
 type OwnKeys = HashMap<SessionId, (Ownership, u64)>;
@@ -25,15 +31,12 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
         }
     };
     context.directory.each(visit).await?;
-    let mut own = HashMap::new();
-    for name in context.broker.persistent_sessions() {
-        let id = SessionId::of(&name);
-        let claim = match keys.get(&id) {
-            Some((ownership, revision)) => confirm(context, id, ownership, *revision).await?,
-            None => enter_or_end(context, &name).await?,
-        };
-        own.extend(claim.map(|claim| (id, claim)));
-    }
+    let names = context.broker.persistent_sessions();
+    let confirmed = stream::iter(names)
+        .map(|name| confirm_session(context, &keys, name))
+        .buffer_unordered(SESSIONS_AT_ONCE);
+    let confirmed: Vec<Option<(SessionId, u64)>> = confirmed.try_collect().await?;
+    let own: HashMap<SessionId, u64> = confirmed.into_iter().flatten().collect();
     for (id, (ownership, revision)) in &keys {
         let is_over = ownership.owner == node && ownership.sources.is_empty();
         // The key of a session of an earlier epoch is left to the node that adopts it.
@@ -47,7 +50,21 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
     Ok(())
 }
 
-/// The claim of a session that is here.
+/// The claim of a session that is here, or was until now.
+async fn confirm_session(
+    context: &MoveContext,
+    keys: &OwnKeys,
+    name: SessionName,
+) -> Result<Option<(SessionId, u64)>, BackboneError> {
+    let id = SessionId::of(&name);
+    let claim = match keys.get(&id) {
+        Some((ownership, revision)) => confirm(context, id, ownership, *revision).await?,
+        None => enter_or_end(context, &name).await?,
+    };
+    Ok(claim.map(|claim| (id, claim)))
+}
+
+/// The claim of a session that has a key of this node.
 async fn confirm(
     context: &MoveContext,
     id: SessionId,
@@ -129,21 +146,25 @@ pub(super) async fn enter(context: &MoveContext, name: &SessionName) {
 /// Removes the key of a session that has ended here, unless a session of this name has begun since.
 pub(super) async fn forget(context: &MoveContext, name: &SessionName, claim: u64) {
     let (id, moves) = (SessionId::of(name), &context.shared.moves);
-    let Ok(Some((ownership, revision))) = context.directory.find(id).await else {
-        return;
-    };
-    let is_ours = ownership.owner == context.shared.node
-        && ownership.claim == claim
-        && ownership.sources.is_empty();
-    if !is_ours || context.broker.has_persistent_session(name) {
-        return;
-    }
-    {
-        let mut own = moves.own.lock();
-        if own.get(&id) != Some(&claim) {
-            return; // The client is connecting again.
+    for attempt in 0..REMOVE_ATTEMPTS {
+        let Ok(Some((ownership, revision))) = context.directory.find_at_leader(id).await else {
+            return;
+        };
+        let is_ours = ownership.owner == context.shared.node && ownership.claim == claim;
+        if !is_ours || context.broker.has_persistent_session(name) {
+            return;
         }
-        own.remove(&id);
+        {
+            let mut own = moves.own.lock();
+            if own.get(&id).copied() != (attempt == 0).then_some(claim) {
+                return; // The client is connecting again.
+            }
+            own.remove(&id);
+        }
+        // The claim by which the session came may be about to remove the sources from the key.
+        if context.directory.remove(id, revision).await {
+            context.remove_contents(name, &ownership).await;
+            return;
+        }
     }
-    context.directory.remove(id, revision).await;
 }

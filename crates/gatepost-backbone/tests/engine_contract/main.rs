@@ -5,6 +5,7 @@
 //! before it can break a cluster.
 
 mod compare_and_set;
+mod key_batches;
 mod servers;
 
 use std::collections::VecDeque;

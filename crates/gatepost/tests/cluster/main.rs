@@ -8,6 +8,7 @@ mod adoption;
 mod adoption_interrupted;
 #[path = "../crash/clients.rs"]
 mod clients;
+mod contended_moves;
 mod disaster;
 mod faults;
 mod groups;
