@@ -124,6 +124,19 @@ pub enum BackboneError {
     /// The connection ended.
     #[error("the connection to the NATS servers is lost: {0}")]
     Lost(String),
+    /// A reader receives nothing, although its stream has more.
+    #[error(
+        "the NATS servers deliver nothing of the stream {stream} after message {reached}, although \
+         it has message {last}"
+    )]
+    StandsStill {
+        /// The stream.
+        stream: String,
+        /// The last message that the reader has received.
+        reached: u64,
+        /// The last message of the stream.
+        last: u64,
+    },
     /// A request of the engine failed.
     #[error("{action} failed: {cause}")]
     Request {

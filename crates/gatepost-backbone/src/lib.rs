@@ -74,6 +74,7 @@ mod session_rows;
 mod settings;
 mod shared;
 mod stream_creation;
+mod stream_reading;
 mod subjects;
 mod unreadable;
 

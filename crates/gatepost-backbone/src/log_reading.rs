@@ -7,14 +7,12 @@
 //! Wherever a reader waits, all that it has delivered is flushed, and its progress says so. Other
 //! tasks of the thread rely on this: what a session has received is what the progress says.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::State;
-use async_nats::jetstream::{Context, Message};
-use futures_util::{FutureExt as _, StreamExt as _};
 use gatepost_broker::{Broker, OutOfMemory, PassedOn, Publisher};
 use gatepost_message::Publication;
 use gatepost_store::{StoreChange, StoreError};
@@ -30,6 +28,7 @@ use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
 use crate::stream_creation::NumberedStream;
+use crate::stream_reading::{ReceivedMessage, StreamReader};
 use crate::unreadable::READ_AGAIN_EVERY;
 
 /// Entries that are delivered before they are stored.
@@ -42,6 +41,8 @@ const POSITION_EVERY: Duration = Duration::from_secs(1);
 const EARLY_ENDS_MAX: u32 = 10;
 /// The pause while memory is short or the database fails.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+const READING: &str = "reading the log";
 
 /// The reason why reading ended.
 enum ReadEnd {
@@ -98,23 +99,23 @@ struct PartitionReader {
 }
 
 fn failed(error: impl ToString) -> ReadEnd {
-    ReadEnd::Engine(BackboneError::request("reading the log", error))
+    ReadEnd::Engine(BackboneError::request(READING, error))
 }
 
 impl PartitionReader {
     async fn run(&mut self, stream: &NumberedStream) -> ReadEnd {
-        match self.try_run(stream).await {
-            Ok(()) => ReadEnd::Engine(BackboneError::Lost("the log ended".to_owned())),
+        let Err(end) = self.try_run(stream).await;
+        match end {
             // What was delivered is stored with its position, as at any end of a batch.
-            Err(ReadEnd::Engine(error)) => match self.flush(false) {
+            ReadEnd::Engine(error) => match self.flush(false) {
                 Ok(()) => ReadEnd::Engine(error),
                 Err(end) => end,
             },
-            Err(end) => end,
+            end @ ReadEnd::Store(_) => end,
         }
     }
 
-    async fn try_run(&mut self, log: &NumberedStream) -> Result<(), ReadEnd> {
+    async fn try_run(&mut self, log: &NumberedStream) -> Result<Infallible, ReadEnd> {
         let NumberedStream { stream, number } = log;
         let number = *number;
         self.settle_all().await?;
@@ -123,14 +124,9 @@ impl PartitionReader {
         let position = self.begin(number, &info.state).await?;
         let completing = self.groups.complete(position).await;
         self.store(completing.map_err(ReadEnd::Engine)?).await?;
-        let config = OrderedConfig {
-            deliver_policy: DeliverPolicy::ByStartSequence {
-                start_sequence: position.next_sequence(),
-            },
-            ..OrderedConfig::default()
-        };
-        let consumer = stream.create_consumer(config).await.map_err(failed)?;
-        let mut messages = consumer.messages().await.map_err(failed)?;
+        let after = position.next_sequence() - 1;
+        let messages = StreamReader::after(stream, after, Vec::new(), READING).await;
+        let mut messages = messages.map_err(ReadEnd::Engine)?;
         let last = info.state.last_sequence;
         let mut is_read = position.next_sequence() > last;
         if is_read {
@@ -143,16 +139,13 @@ impl PartitionReader {
                 self.flush(true)?;
                 continue;
             };
-            let Some(message) = next else {
-                return Ok(());
-            };
             self.shared.log.pause.is_over().await;
-            self.take(number, &message.map_err(failed)?).await?;
+            self.take(number, &next.map_err(ReadEnd::Engine)?).await?;
             for _ in 1..BATCH_MAX {
-                let Some(Some(message)) = messages.next().now_or_never() else {
+                let Some(next) = messages.try_next() else {
                     break;
                 };
-                self.take(number, &message.map_err(failed)?).await?;
+                self.take(number, &next.map_err(ReadEnd::Engine)?).await?;
             }
             self.flush(false)?;
             self.relieve().await?;
@@ -232,10 +225,9 @@ impl PartitionReader {
     }
 
     /// Delivers an entry. While memory is short, the rest of it waits.
-    async fn take(&mut self, stream: u64, message: &Message) -> Result<(), ReadEnd> {
-        let info = message.info().map_err(failed)?;
-        let sequence = info.stream_sequence;
-        self.partition.set_unread(info.pending);
+    async fn take(&mut self, stream: u64, next: &ReceivedMessage) -> Result<(), ReadEnd> {
+        let sequence = next.sequence;
+        self.partition.set_unread(next.pending);
         let reached = self.reached.or_else(|| self.partition.progress.delivered());
         let expected = reached.map_or(sequence, |reached| reached.next_sequence());
         if sequence < expected {
@@ -247,7 +239,7 @@ impl PartitionReader {
             self.pass_over(expected, sequence).await?;
         }
         let end = LogPosition::after(stream, sequence);
-        let (origin, content) = match entry::read(message.payload.clone()) {
+        let (origin, content) = match entry::read(next.message.payload.clone()) {
             Ok(read) => read,
             // A later version understands it: nothing is passed over.
             Err(error @ EncodingError::Version(_)) => {

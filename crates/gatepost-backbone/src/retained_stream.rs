@@ -1,14 +1,12 @@
 //! The stream of retained messages: reading it, and writing to it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, StorageType, Stream};
 use async_nats::jetstream::{self, Context};
-use futures_util::StreamExt as _;
 use gatepost_broker::{Broker, Publisher};
 use gatepost_message::{Publication, Qos, TopicFilter};
 use tokio::sync::watch;
@@ -19,6 +17,7 @@ use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
 use crate::stream_creation::make_stream;
+use crate::stream_reading::{ReceivedMessage, StreamReader};
 use crate::unreadable::READ_AGAIN_EVERY;
 
 /// The time for which the removal of a retained message is kept. A node that was disconnected for
@@ -32,6 +31,7 @@ const RETRY_EVERY: Duration = Duration::from_secs(1);
 const READ_SILENCE: Duration = Duration::from_secs(3);
 /// The stream's name for operators.
 const DESCRIPTION: &str = "the stream of retained messages";
+const READING: &str = "reading the retained messages";
 
 /// The stream, which is made if it is not there.
 pub(crate) async fn open(shared: &Shared, context: &Context) -> Result<Stream, BackboneError> {
@@ -64,14 +64,12 @@ pub(crate) async fn read(
         is_read,
     };
     loop {
-        match reader.run(&stream).await {
-            Ok(()) => return BackboneError::Lost("the retained messages ended".to_owned()),
-            Err(error @ BackboneError::Later { .. }) => {
-                reader.shared.unreadable.note(DESCRIPTION, &error);
-                tokio::time::sleep(READ_AGAIN_EVERY).await;
-            }
-            Err(error) => return error,
+        let Err(error) = reader.run(&stream).await;
+        if !matches!(error, BackboneError::Later { .. }) {
+            return error;
         }
+        reader.shared.unreadable.note(DESCRIPTION, &error);
+        tokio::time::sleep(READ_AGAIN_EVERY).await;
     }
 }
 
@@ -83,11 +81,9 @@ struct RetainedReader {
 }
 
 impl RetainedReader {
-    async fn run(&mut self, stream: &Stream) -> Result<(), BackboneError> {
-        let failed = |error: &dyn std::fmt::Display| {
-            BackboneError::request("reading the retained messages", error.to_string())
-        };
-        let info = stream.get_info().await.map_err(|error| failed(&error))?;
+    async fn run(&mut self, stream: &Stream) -> Result<Infallible, BackboneError> {
+        let failed = |error| BackboneError::request(READING, error);
+        let info = stream.get_info().await.map_err(failed)?;
         let last = info.state.last_sequence;
         if self.shared.stream_position() > last {
             // The stream was removed, and is another one now.
@@ -95,16 +91,7 @@ impl RetainedReader {
             self.shared.set_stream_position(0);
         }
         let position = self.shared.stream_position();
-        let config = OrderedConfig {
-            deliver_policy: DeliverPolicy::ByStartSequence {
-                start_sequence: position + 1,
-            },
-            ..OrderedConfig::default()
-        };
-        let consumer = stream.create_consumer(config).await;
-        let consumer = consumer.map_err(|error| failed(&error))?;
-        let messages = consumer.messages().await;
-        let mut messages = messages.map_err(|error| failed(&error))?;
+        let mut messages = StreamReader::after(stream, position, Vec::new(), READING).await?;
         if position >= last {
             self.shared.unreadable.clear(DESCRIPTION);
             self.reach_end();
@@ -112,18 +99,17 @@ impl RetainedReader {
         loop {
             let is_reading = !*self.is_read.borrow();
             let next = tokio::time::timeout(READ_SILENCE, messages.next()).await;
-            let message = match next {
-                Ok(Some(message)) => message.map_err(|error| failed(&error))?,
-                Ok(None) => return Ok(()),
-                Err(_) => {
-                    if is_reading {
-                        self.reach_end();
-                    }
-                    continue;
+            let Ok(next) = next else {
+                if is_reading {
+                    self.reach_end();
                 }
+                continue;
             };
-            let info = message.info().map_err(|error| failed(&error))?;
-            let (sequence, pending) = (info.stream_sequence, info.pending);
+            let ReceivedMessage {
+                message,
+                sequence,
+                pending,
+            } = next?;
             self.take(sequence, &message)?;
             self.shared.set_stream_position(sequence);
             if is_reading && (pending == 0 || sequence >= last) {

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use async_nats::jetstream::Message;
-use async_nats::jetstream::consumer::pull::Ordered;
-use futures_util::{FutureExt as _, StreamExt as _};
 use gatepost_learning::LearnFailure;
 use gatepost_learning::bayes::{Lesson, LessonError};
 use gatepost_learning::lessons::LearnedData;
@@ -13,6 +10,7 @@ use super::stream::{LessonStream, StoredSnapshot, failed, read_note};
 use super::view::LessonsView;
 use crate::encoding::EncodingError;
 use crate::error::BackboneError;
+use crate::stream_reading::{ReceivedMessage, StreamReader};
 
 /// Lessons that are stored in one commit.
 const STORED_AT_ONCE: usize = 256;
@@ -22,7 +20,7 @@ pub(super) struct LessonReader {
     pub(super) view: Arc<LessonsView>,
     pub(super) learned: Arc<dyn LearnedData>,
     pub(super) stream: LessonStream,
-    messages: Ordered,
+    messages: StreamReader,
     /// The last message that was read.
     pub(super) read: u64,
     /// The last snapshot.
@@ -48,20 +46,20 @@ impl LessonReader {
     }
 
     /// Waits for a message. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Message, BackboneError> {
-        let Some(message) = self.messages.next().await else {
-            return Err(BackboneError::Lost("the lessons ended".to_owned()));
-        };
-        message.map_err(failed)
+    pub(super) async fn next(&mut self) -> Result<ReceivedMessage, BackboneError> {
+        self.messages.next().await
     }
 
     /// Carries out a lesson, and those that have arrived after it.
-    pub(super) async fn carry_out_with(&mut self, first: Message) -> Result<(), BackboneError> {
+    pub(super) async fn carry_out_with(
+        &mut self,
+        first: ReceivedMessage,
+    ) -> Result<(), BackboneError> {
         let mut lessons = Vec::new();
         let mut unread = self.take(&first, &mut lessons);
         while lessons.len() < STORED_AT_ONCE
             && unread.is_ok()
-            && let Some(message) = self.next().now_or_never()
+            && let Some(message) = self.messages.try_next()
         {
             unread = message.and_then(|message| self.take(&message, &mut lessons));
         }
@@ -72,9 +70,17 @@ impl LessonReader {
     }
 
     /// Takes a message; returns the number of those after it.
-    fn take(&mut self, message: &Message, lessons: &mut Vec<Lesson>) -> Result<u64, BackboneError> {
-        let info = message.info().map_err(failed)?;
-        let (sequence, pending) = (info.stream_sequence, info.pending);
+    fn take(
+        &mut self,
+        next: &ReceivedMessage,
+        lessons: &mut Vec<Lesson>,
+    ) -> Result<u64, BackboneError> {
+        let ReceivedMessage {
+            message,
+            sequence,
+            pending,
+        } = next;
+        let (sequence, pending) = (*sequence, *pending);
         // A reader that was interrupted may begin again.
         if sequence <= self.read {
             return Ok(pending);

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
+use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType};
@@ -18,10 +17,13 @@ use crate::error::BackboneError;
 use crate::piece_size::piece_bytes_max;
 use crate::settings::BackboneSettings;
 use crate::stream_creation::NumberedStream;
+use crate::stream_reading::StreamReader;
 use crate::subjects::Subjects;
 
 /// The time for one answer of the engine.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// What is done with the stream, for errors.
+const ACTION: &str = "using the lessons of the cluster";
 
 /// The last complete snapshot.
 #[derive(Debug, Clone, Copy)]
@@ -186,16 +188,12 @@ impl LessonStream {
     }
 
     /// Reads the lessons after this sequence, in order, and the notes of snapshots among them.
-    pub(super) async fn messages_after(&self, sequence: u64) -> Result<Ordered, BackboneError> {
-        let config = OrderedConfig {
-            deliver_policy: DeliverPolicy::ByStartSequence {
-                start_sequence: sequence + 1,
-            },
-            filter_subjects: vec![self.subjects.lessons(), self.subjects.learned_snapshots()],
-            ..OrderedConfig::default()
-        };
-        let consumer = self.numbered.stream.create_consumer(config).await;
-        consumer.map_err(failed)?.messages().await.map_err(failed)
+    pub(super) async fn messages_after(
+        &self,
+        sequence: u64,
+    ) -> Result<StreamReader, BackboneError> {
+        let subjects = vec![self.subjects.lessons(), self.subjects.learned_snapshots()];
+        StreamReader::after(&self.numbered.stream, sequence, subjects, ACTION).await
     }
 
     /// Whether a message of this subject is a lesson.
@@ -219,5 +217,5 @@ pub(super) fn read_note(message: Bytes) -> Result<SnapshotNote, BackboneError> {
 }
 
 pub(super) fn failed(error: impl ToString) -> BackboneError {
-    BackboneError::request("using the lessons of the cluster", error)
+    BackboneError::request(ACTION, error)
 }

@@ -3,14 +3,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull::Ordered;
-use futures_util::{FutureExt as _, StreamExt as _};
 use gatepost_store::{Store, StoreChange, StoreError};
 
 use super::piece::{MailAssembly, MailEvent, MailPiece};
 use super::position::{MailPosition, add_mail, remove_mail};
 use super::stream::MailStream;
 use crate::error::BackboneError;
+use crate::stream_reading::{ReceivedMessage, StreamReader};
 
 /// Messages whose mail is stored in one commit.
 const STORED_AT_ONCE: usize = 256;
@@ -23,7 +22,7 @@ const RETRY_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct MailReader {
     store: Store,
     stream: MailStream,
-    messages: Ordered,
+    messages: StreamReader,
     assembly: MailAssembly,
     /// The position in the database.
     position: MailPosition,
@@ -60,25 +59,22 @@ impl MailReader {
     }
 
     /// Waits for a message. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<async_nats::jetstream::Message, BackboneError> {
-        let Some(message) = self.messages.next().await else {
-            return Err(BackboneError::Lost("the mailboxes ended".to_owned()));
-        };
-        message.map_err(failed)
+    pub(super) async fn next(&mut self) -> Result<ReceivedMessage, BackboneError> {
+        self.messages.next().await
     }
 
     /// Stores the mail of a message, and of those that have arrived after it.
     pub(super) async fn store_with(
         &mut self,
-        first: async_nats::jetstream::Message,
+        first: ReceivedMessage,
     ) -> Result<MailProgress, BackboneError> {
-        let mut unread = self.take(first)?;
+        let mut unread = self.take(first);
         let mut count = 1;
         while count < STORED_AT_ONCE
             && self.bytes < STORED_BYTES_AT_ONCE
-            && let Some(message) = self.next().now_or_never()
+            && let Some(message) = self.messages.try_next()
         {
-            unread = self.take(message?)?;
+            unread = self.take(message?);
             count += 1;
         }
         self.store_taken().await;
@@ -89,16 +85,19 @@ impl MailReader {
     }
 
     /// Takes a message; returns the number of those after it.
-    fn take(&mut self, message: async_nats::jetstream::Message) -> Result<u64, BackboneError> {
-        let info = message.info().map_err(failed)?;
-        let (sequence, pending) = (info.stream_sequence, info.pending);
+    fn take(&mut self, next: ReceivedMessage) -> u64 {
+        let ReceivedMessage {
+            message,
+            sequence,
+            pending,
+        } = next;
         // A reader that was interrupted may begin again.
         if sequence <= self.read {
-            return Ok(pending);
+            return pending;
         }
         self.read = sequence;
         if !self.stream.is_mail(&message.subject) {
-            return Ok(pending);
+            return pending;
         }
         let taken = MailPiece::read(message.payload.clone()).map(|piece| {
             self.bytes += message.payload.len();
@@ -117,7 +116,7 @@ impl MailReader {
             Ok(None) => {}
             Err(error) => self.note_unreadable(sequence, &error),
         }
-        Ok(pending)
+        pending
     }
 
     fn note_unreadable(&mut self, sequence: u64, error: &dyn Display) {
@@ -146,8 +145,4 @@ impl MailReader {
 
 async fn commit(store: &Store, changes: Vec<StoreChange>) -> Result<(), StoreError> {
     store.submit(changes)?.committed().await
-}
-
-fn failed(error: impl ToString) -> BackboneError {
-    BackboneError::request("reading the mailboxes of the cluster", error)
 }

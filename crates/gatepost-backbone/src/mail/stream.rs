@@ -5,8 +5,6 @@ use std::collections::HashSet;
 use std::error::Error as _;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, StorageType};
@@ -21,6 +19,7 @@ use crate::error::BackboneError;
 use crate::piece_size::piece_bytes_max;
 use crate::settings::BackboneSettings;
 use crate::stream_creation::NumberedStream;
+use crate::stream_reading::StreamReader;
 use crate::subjects::Subjects;
 
 /// After so many pieces, the engine's answer is waited for, so that few wait in its queue.
@@ -35,6 +34,8 @@ pub(super) const CLAIM_KEPT: Duration = Duration::from_secs(30);
 /// The header of a message that replaces the earlier ones of its subject.
 const ROLLUP: &str = "Nats-Rollup";
 const ROLLUP_OF_SUBJECT: &str = "sub";
+/// What is done with the stream, for errors.
+const ACTION: &str = "using the mailboxes of the cluster";
 
 /// The reason why a message was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -268,15 +269,11 @@ impl MailStream {
     }
 
     /// Reads the messages after this sequence, in order.
-    pub(super) async fn messages_after(&self, sequence: u64) -> Result<Ordered, BackboneError> {
-        let config = OrderedConfig {
-            deliver_policy: DeliverPolicy::ByStartSequence {
-                start_sequence: sequence + 1,
-            },
-            ..OrderedConfig::default()
-        };
-        let consumer = self.numbered.stream.create_consumer(config).await;
-        consumer.map_err(failed)?.messages().await.map_err(failed)
+    pub(super) async fn messages_after(
+        &self,
+        sequence: u64,
+    ) -> Result<StreamReader, BackboneError> {
+        StreamReader::after(&self.numbered.stream, sequence, Vec::new(), ACTION).await
     }
 
     /// Whether a message of this subject is about a mail.
@@ -323,5 +320,5 @@ impl MailRefusal {
 }
 
 fn failed(error: impl ToString) -> BackboneError {
-    BackboneError::request("using the mailboxes of the cluster", error)
+    BackboneError::request(ACTION, error)
 }

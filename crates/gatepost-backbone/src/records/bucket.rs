@@ -3,22 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
+use async_nats::jetstream::Context;
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{
     Config, DiscardPolicy, Info, LastRawMessageErrorKind, StorageType, Stream,
 };
-use async_nats::jetstream::{Context, Message};
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use gatepost_message::MessageId;
 
 use crate::error::BackboneError;
 use crate::removed_keys::{OPERATION, is_removal};
 use crate::settings::BackboneSettings;
 use crate::stream_creation::make_stream;
+use crate::stream_reading::{ReceivedMessage, StreamReader};
 use crate::subjects::Subjects;
 
 /// The most bytes of an entry: half of what NATS servers take by default.
@@ -39,6 +37,7 @@ const SILENCES_MAX: u32 = 4;
 const PURGE: &str = "PURGE";
 const ROLLUP: &str = "Nats-Rollup";
 const ROLLUP_OF_SUBJECT: &str = "sub";
+const READING: &str = "reading the shared records";
 
 /// The latest state of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,15 +161,9 @@ impl RecordBucket {
         &self,
     ) -> Result<(BTreeMap<String, KeyState>, BucketReader), BackboneError> {
         let mut last = self.last_revision().await?;
-        let config = OrderedConfig {
-            deliver_policy: DeliverPolicy::LastPerSubject,
-            filter_subject: format!("{}>", self.prefix),
-            ..OrderedConfig::default()
-        };
-        let consumer = self.stream.create_consumer(config).await;
-        let messages = consumer.map_err(failed)?.messages().await;
+        let subjects = vec![format!("{}>", self.prefix)];
         let mut reader = BucketReader {
-            messages: messages.map_err(failed)?,
+            messages: StreamReader::last_of_each(&self.stream, subjects, READING).await?,
             prefix: self.prefix.clone(),
         };
         let mut keys = BTreeMap::new();
@@ -196,28 +189,34 @@ impl RecordBucket {
 
 /// Reads the writes of the bucket in their order.
 pub(crate) struct BucketReader {
-    messages: Ordered,
+    messages: StreamReader,
     prefix: String,
 }
 
 impl BucketReader {
     /// The next write. Cancel-safe. A write may be read again after an interruption.
     pub(crate) async fn next(&mut self) -> Result<(String, KeyState), BackboneError> {
-        let Some(message) = self.messages.next().await else {
-            return Err(BackboneError::Lost("the shared records ended".to_owned()));
-        };
-        self.state_in(&message.map_err(failed)?)
+        let next = self.messages.next().await?;
+        Ok(self.state_in(&next))
     }
 
-    fn state_in(&self, message: &Message) -> Result<(String, KeyState), BackboneError> {
-        let revision = message.info().map_err(failed)?.stream_sequence;
+    /// A write that has arrived already.
+    pub(crate) fn try_next(&mut self) -> Option<Result<(String, KeyState), BackboneError>> {
+        let next = self.messages.try_next()?;
+        Some(next.map(|next| self.state_in(&next)))
+    }
+
+    fn state_in(&self, next: &ReceivedMessage) -> (String, KeyState) {
+        let ReceivedMessage {
+            message, sequence, ..
+        } = next;
         let is_removed = is_removal(message.headers.as_ref());
         let key = message.subject.strip_prefix(self.prefix.as_str());
         let state = KeyState {
-            revision,
+            revision: *sequence,
             value: (!is_removed).then(|| message.payload.clone()),
         };
-        Ok((key.unwrap_or_default().to_owned(), state))
+        (key.unwrap_or_default().to_owned(), state)
     }
 }
 
@@ -231,5 +230,5 @@ fn identity_of(info: &Info) -> String {
 }
 
 fn failed(error: impl ToString) -> BackboneError {
-    BackboneError::request("reading the shared records", error)
+    BackboneError::request(READING, error)
 }

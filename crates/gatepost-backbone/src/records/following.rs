@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use gatepost_store::{SharedEntry, SharedSet, Store, StoreChange, StoreError};
 use tokio::time::MissedTickBehavior;
 
@@ -106,7 +106,7 @@ impl RecordsFollower {
     async fn store_with(&mut self, first: (String, KeyState)) -> Result<(), BackboneError> {
         let mut states = BTreeMap::from([first]);
         while states.len() < STORED_AT_ONCE
-            && let Some(read) = self.reader.next().now_or_never()
+            && let Some(read) = self.reader.try_next()
         {
             let (key, state) = read?;
             states.insert(key, state);

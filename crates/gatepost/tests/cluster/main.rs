@@ -22,6 +22,7 @@ mod metrics;
 mod moves;
 mod nats;
 mod network;
+mod paused_consumers;
 mod quarantine;
 mod refusals;
 mod restarts;

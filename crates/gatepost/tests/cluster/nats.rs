@@ -187,6 +187,20 @@ impl Nats {
         assert!(answer.contains("\"success\":true"), "{answer}");
     }
 
+    /// Pauses all consumers of a stream: they deliver nothing more, but remain. Returns how many.
+    pub(crate) fn pause_consumers(&self, stream: &str) -> usize {
+        let answer = self.request(&format!("$JS.API.CONSUMER.NAMES.{stream}"), "");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        let names = answer["consumers"].as_array().expect("names");
+        for name in names {
+            let name = name.as_str().expect("a name");
+            let subject = format!("$JS.API.CONSUMER.PAUSE.{stream}.{name}");
+            let answer = self.request(&subject, r#"{"pause_until":"2100-01-01T00:00:00Z"}"#);
+            assert!(answer.contains("\"paused\":true"), "{answer}");
+        }
+        names.len()
+    }
+
     /// Changes the config of a stream.
     pub(crate) fn update(&self, stream: &str, change: impl Fn(&mut Value)) {
         let answer = self.request(&format!("$JS.API.STREAM.INFO.{stream}"), "");

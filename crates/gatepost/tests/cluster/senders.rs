@@ -33,7 +33,7 @@ fn request_at(url: &str, user: &str, method: &str, body: &str) -> (u16, Value) {
     (status.parse().expect("a status"), answer)
 }
 
-fn block(gateway: &Gateway, user: &str, entry: &str) -> u16 {
+pub(crate) fn block(gateway: &Gateway, user: &str, entry: &str) -> u16 {
     let path = format!("/v1/senders/{entry}?list=block");
     request(gateway, user, "PUT", &path, "").0
 }
@@ -52,7 +52,7 @@ fn entries(gateway: &Gateway, user: &str) -> Vec<String> {
     entries.map(text).collect()
 }
 
-fn await_entries(gateway: &Gateway, user: &str, expected: &[&str]) {
+pub(crate) fn await_entries(gateway: &Gateway, user: &str, expected: &[&str]) {
     await_some(&format!("{user} has {expected:?}"), || {
         (entries(gateway, user) == expected).then_some(())
     });
