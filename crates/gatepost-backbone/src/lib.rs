@@ -46,6 +46,7 @@ mod groups;
 mod interest;
 mod learned;
 mod log;
+mod log_end;
 mod log_reading;
 mod log_streams;
 mod log_writing;

@@ -24,6 +24,7 @@ use crate::log::entry::{self, EntryContent, EntryPublication};
 use crate::log::identity::LogIdentity;
 use crate::log::position::LogPosition;
 use crate::log::{Partition, kept};
+use crate::log_end;
 use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
@@ -61,10 +62,12 @@ pub(crate) async fn read(
     partition: Arc<Partition>,
 ) -> BackboneError {
     loop {
-        let (context, partition) = (context.clone(), partition.clone());
+        let partition = partition.clone();
+        let groups = (shared.clone(), broker.clone(), context.clone());
         let mut reader = PartitionReader {
             publisher: broker.node_publisher(),
-            groups: GroupReader::open(shared.clone(), broker.clone(), context, partition.clone()),
+            groups: GroupReader::open(groups.0, groups.1, groups.2, partition.clone()),
+            context: context.clone(),
             shared: shared.clone(),
             partition: partition.clone(),
             reached: None,
@@ -91,6 +94,7 @@ struct PartitionReader {
     shared: Arc<Shared>,
     partition: Arc<Partition>,
     groups: GroupReader,
+    context: Context,
     /// The position after what was delivered and not flushed.
     reached: Option<LogPosition>,
     position_stored: Instant,
@@ -127,7 +131,12 @@ impl PartitionReader {
         let after = position.next_sequence() - 1;
         let messages = StreamReader::after(stream, after, Vec::new(), READING).await;
         let mut messages = messages.map_err(ReadEnd::Engine)?;
-        let last = info.state.last_sequence;
+        let last = if self.partition.queue.has_earlier() {
+            let end = log_end::append(&self.shared, &self.context, self.partition.number).await;
+            end.map_err(ReadEnd::Engine)?
+        } else {
+            info.state.last_sequence
+        };
         let mut is_read = position.next_sequence() > last;
         if is_read {
             self.note_readable();
@@ -353,7 +362,7 @@ impl PartitionReader {
             return;
         }
         let identity = LogIdentity::of(&one.logged);
-        let is_own = origin.node == self.shared.node || self.partition.queue.is_adopted(&identity);
+        let is_own = origin.node == self.shared.node || self.partition.queue.keeps_adopted();
         if is_own {
             self.publisher.add_changes([kept::remove(&identity)]);
             self.partition.queue.found_in_log(&identity);

@@ -26,6 +26,7 @@ use gatepost_store::Ticket;
 use crate::error::BackboneError;
 use crate::log::append_queue::{LogEntry, NextEntries};
 use crate::log::{Partition, kept};
+use crate::log_end;
 use crate::shared::Shared;
 
 /// The time for an acknowledgement. It is shorter than an election, since an entry that was stored
@@ -49,7 +50,6 @@ pub(crate) async fn write(
         shared,
         context,
         recognized_for: stream.cached_info().config.duplicate_window / 2,
-        stream,
         partition,
         subject,
         // It is not known what an earlier connection has stored.
@@ -65,7 +65,6 @@ pub(crate) async fn write(
 struct PartitionWriter {
     shared: Arc<Shared>,
     context: Context,
-    stream: Stream,
     partition: Arc<Partition>,
     subject: String,
     /// The time within which an entry is sent again without doubt. The engine knows its message id
@@ -98,8 +97,9 @@ impl PartitionWriter {
 
     /// Waits until the log was read to its present end, so that the entries that it has are known.
     async fn confirm(&mut self) {
-        let last = match self.stream.get_info().await {
-            Ok(info) => info.state.last_sequence,
+        let end = log_end::append(&self.shared, &self.context, self.partition.number).await;
+        let last = match end {
+            Ok(last) => last,
             Err(error) => return self.pause(&error).await,
         };
         let progress = &self.partition.progress;

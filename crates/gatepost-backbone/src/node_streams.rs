@@ -19,9 +19,8 @@ use serde::Deserialize;
 
 use crate::encoding::EncodingError;
 use crate::error::BackboneError;
-use crate::log::identity::LogIdentity;
-use crate::log::kept;
-use crate::moves::transfer;
+use crate::log::kept::KEPT_SPACE;
+use crate::moves::transfer::RELEASED_SPACE;
 use crate::node_epoch::{EPOCH_SPACE, NodeStreamId};
 use crate::node_stream::message::{MessageKind, StreamMessage};
 use crate::shared::Shared;
@@ -72,17 +71,14 @@ fn leave_sessions(shared: &Shared, broker: &Broker) -> Result<(), BackboneError>
         partition.queue.abandon_kept();
         partition.groups.abandon_held();
     }
-    let store = &shared.log.store;
-    let mut removals = Vec::new();
-    for (id, claim) in transfer::kept(store).map_err(failed)? {
-        removals.push(transfer::remove(id, claim));
-    }
-    for one in kept::read(store).map_err(failed)? {
-        removals.push(kept::remove(&LogIdentity::of(&one)));
-    }
     shared.moves.forget_all();
     shared.copy.fail();
-    store.submit_deferred(removals).map_err(failed)
+    // Whole spaces: there may be more of them in changes that are not committed yet.
+    let removals = [RELEASED_SPACE, KEPT_SPACE].map(|space| StoreChange::DeleteRecords {
+        space,
+        prefix: bytes::Bytes::new(),
+    });
+    shared.log.store.submit_deferred(removals).map_err(failed)
 }
 
 async fn is_fenced(

@@ -289,7 +289,7 @@ async fn read_part(
         ControlFlow::Continue(())
     };
     let first = from.next_sequence();
-    let end = log_range::read(stream, first, Some(until.sequence), visit).await?;
+    let end = log_range::read(stream, first, until.sequence, visit).await?;
     Ok(MissedPart {
         first: end.first,
         publications,

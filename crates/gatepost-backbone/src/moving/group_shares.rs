@@ -144,7 +144,7 @@ impl FailedShares {
             }
             ControlFlow::Continue(())
         };
-        let end = log_range::read(stream, first, Some(boundary), visit).await?;
+        let end = log_range::read(stream, first, boundary, visit).await?;
         let missed = end.first.saturating_sub(first).min(boundary - first);
         if missed > 0 && has_shares {
             context.shared.log.note_missed(missed);

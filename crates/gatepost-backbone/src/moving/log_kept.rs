@@ -6,9 +6,10 @@
 //! node looks through the log, keeps those that are not there, and appends them under the same
 //! message ids.
 //!
-//! Nothing is kept that this node may have read already. If it were, and this node could not look
-//! through the log to the end, it would find the publication there never again, and append it a
-//! second time at its next start.
+//! Nothing is kept that this node may have read already: it would find the publication in the log
+//! never again, keep it without end, and it would be appended a second time at the next start, or by
+//! the node that adopts this one. So what this node looks through ends with an entry of its own. The
+//! engine's answer for the end of the log may be that of a leader that was cut off.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -23,6 +24,7 @@ use crate::log::entry::EntryContent;
 use crate::log::identity::LogIdentity;
 use crate::log::position::LogPosition;
 use crate::log::{Partition, kept};
+use crate::log_end;
 
 /// The publications of one partition.
 type OfPartition = HashMap<LogIdentity, LoggedPublication>;
@@ -65,7 +67,8 @@ async fn log_partition(
     let first = from.map_or(1, |from| from.next_sequence());
     // First: the reader of the partition notices what the log gets from now on.
     let mut adoption = PublicationAdoption::begin(partition, &publications);
-    let found = found_in_log(stream, first, &publications).await?;
+    let last = log_end::append(&context.shared, &context.engine, partition.number).await?;
+    let found = found_in_log(stream, first, last, &publications).await?;
     // An earlier attempt of this node may have kept some of them.
     let mut changes: Vec<_> = found.iter().map(kept::remove).collect();
     for identity in &found {
@@ -121,10 +124,11 @@ impl Drop for PublicationAdoption<'_> {
     }
 }
 
-/// The publications that the log has from an entry on.
+/// The publications that the log has from an entry on, up to another one.
 async fn found_in_log(
     stream: &Stream,
     first: u64,
+    last: u64,
     wanted: &OfPartition,
 ) -> Result<HashSet<LogIdentity>, BackboneError> {
     let mut found = HashSet::new();
@@ -135,6 +139,6 @@ async fn found_in_log(
         found.extend(identities.filter(|identity| wanted.contains_key(identity)));
         ControlFlow::Continue(())
     };
-    log_range::read(stream, first, None, visit).await?;
+    log_range::read(stream, first, last, visit).await?;
     Ok(found)
 }

@@ -1,18 +1,45 @@
 //! Reads a part of a partition of the log that this node has read already, or need not deliver.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
-use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::stream::{State, Stream};
 use futures_util::StreamExt as _;
 
 use crate::encoding::{BundleOrigin, EncodingError};
 use crate::error::BackboneError;
 use crate::log::entry::{self, EntryContent};
 
+/// Questions for the state of the log until a leader has all entries that are wanted.
+const ATTEMPTS: usize = 20;
+/// The pause between them.
+const RETRY_EVERY: Duration = Duration::from_millis(100);
+
 fn failed(error: impl ToString) -> BackboneError {
     BackboneError::request("reading the log", error)
+}
+
+/// The state of the log, from a leader that has its entries up to `last`. One that has just been
+/// elected, or that was cut off, may lack some.
+async fn state_with(stream: &Stream, last: u64) -> Result<State, BackboneError> {
+    let mut attempts = 0;
+    loop {
+        let state = stream.get_info().await.map_err(failed)?.state;
+        if state.last_sequence >= last {
+            return Ok(state);
+        }
+        attempts += 1;
+        if attempts == ATTEMPTS {
+            let text = format!(
+                "its leader has entries up to {}, not {last}",
+                state.last_sequence
+            );
+            return Err(failed(text));
+        }
+        tokio::time::sleep(RETRY_EVERY).await;
+    }
 }
 
 /// The outcome of reading.
@@ -23,22 +50,21 @@ pub(super) struct LogRangeEnd {
     pub(super) next: u64,
 }
 
-/// Visits the entries from `first` up to `last`, or up to the present end of the log. An entry is
-/// passed over if no version can read it, as all nodes do.
+/// Visits the entries from `first` up to `last`, which the log must have. An entry is passed over if
+/// no version can read it, as all nodes do.
 pub(super) async fn read(
     stream: &Stream,
     first: u64,
-    last: Option<u64>,
+    last: u64,
     mut visit: impl FnMut(u64, BundleOrigin, EntryContent) -> ControlFlow<()>,
 ) -> Result<LogRangeEnd, BackboneError> {
-    let state = stream.get_info().await.map_err(failed)?.state;
-    let last = last.unwrap_or(state.last_sequence);
+    let state = state_with(stream, last).await?;
     let mut end = LogRangeEnd {
         first: state.first_sequence,
         next: first,
     };
     // Of a part that has nothing, no message would come.
-    if state.messages == 0 || state.first_sequence > last || first > last {
+    if state.first_sequence > last || first > last {
         end.first = end.first.max(last + 1);
         end.next = last + 1;
         return Ok(end);

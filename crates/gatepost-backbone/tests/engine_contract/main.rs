@@ -7,6 +7,7 @@
 mod compare_and_set;
 mod key_batches;
 mod servers;
+mod stopped_leader;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -88,8 +88,8 @@ impl Servers {
         .await
     }
 
-    /// `kill -9` of the server that leads a stream. Returns its number.
-    pub(crate) async fn kill_leader(&mut self, context: &Context, stream: &str) -> usize {
+    /// The number of the server that leads a stream.
+    pub(crate) async fn leader(&self, context: &Context, stream: &str) -> usize {
         let leader = eventually("the stream has a leader", || async {
             let info = context.get_stream(stream).await?.get_info().await?;
             let leader = info.cluster.and_then(|cluster| cluster.leader);
@@ -97,11 +97,32 @@ impl Servers {
         })
         .await;
         let number = leader.trim_start_matches("server").parse();
-        let number: usize = number.expect("the name of a server");
+        number.expect("the name of a server")
+    }
+
+    /// `kill -9` of the server that leads a stream. Returns its number.
+    pub(crate) async fn kill_leader(&mut self, context: &Context, stream: &str) -> usize {
+        let number = self.leader(context, stream).await;
         let child = &mut self.children[number];
         child.kill().expect("our child");
         child.wait().expect("our child");
         number
+    }
+
+    /// SIGSTOP, or SIGCONT.
+    pub(crate) fn signal(&self, number: usize, name: &str) {
+        let process = self.children[number].id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &process]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// A client that connects to one of them.
+    pub(crate) async fn connect_to(&self, number: usize) -> Context {
+        let address = format!("nats://127.0.0.1:{}", self.ports[number]);
+        let client = async_nats::connect(address).await.expect("connects");
+        let mut context = jetstream::new(client);
+        context.set_timeout(Duration::from_secs(2));
+        context
     }
 
     pub(crate) fn start_again(&mut self, number: usize) {

@@ -120,6 +120,8 @@ struct QueueState {
     earlier: Option<BTreeMap<LogIdentity, LoggedPublication>>,
     /// Publications of failed nodes that may be in the log already, as an entry of their node.
     adopted: HashSet<LogIdentity>,
+    /// Whether the database may have publications of failed nodes, of this run or an earlier one.
+    keeps_adopted: bool,
 }
 
 impl QueueState {
@@ -151,6 +153,7 @@ impl AppendQueue {
         let earlier: BTreeMap<_, _> = earlier.collect();
         Self {
             state: Mutex::new(QueueState {
+                keeps_adopted: !earlier.is_empty(),
                 earlier: (!earlier.is_empty()).then_some(earlier),
                 ..QueueState::default()
             }),
@@ -194,12 +197,24 @@ impl AppendQueue {
         let mut state = self.state.lock();
         let new: HashSet<_> = all.filter(|one| !state.is_adopted(one)).collect();
         state.adopted.extend(new.iter().cloned());
+        state.keeps_adopted |= !new.is_empty();
         new
     }
 
     /// Publications that were to be adopted are not kept.
     pub(crate) fn forget_adopted(&self, all: &HashSet<LogIdentity>) {
         self.state.lock().adopted.retain(|one| !all.contains(one));
+    }
+
+    /// Whether the database may have publications that are in entries of other nodes. An entry may
+    /// be read again after its removal from `adopted`, if the database did not store what was read.
+    pub(crate) fn keeps_adopted(&self) -> bool {
+        self.state.lock().keeps_adopted
+    }
+
+    /// Whether there are publications of an earlier run that the log may lack.
+    pub(crate) fn has_earlier(&self) -> bool {
+        self.state.lock().earlier.is_some()
     }
 
     /// Whether a publication in an entry of another node is one that this node has adopted from a

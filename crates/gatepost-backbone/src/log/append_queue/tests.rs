@@ -294,3 +294,18 @@ fn an_adoption_that_does_not_succeed_leaves_earlier_ones_alone() {
     let is_adopted = [&restored, &adopted, &new].map(|one| queue.is_adopted(&identity(one)));
     assert_eq!(is_adopted, [true, true, false]);
 }
+
+#[test]
+fn what_was_adopted_is_looked_for_although_it_was_found_once() {
+    let [restored, adopted] = ["restored", "adopted"].map(logged);
+    let plain = queue(Vec::new());
+    assert!(!plain.keeps_adopted() && !plain.has_earlier());
+    assert!(queue(vec![restored.clone()]).has_earlier());
+    for (queue, one) in [(queue(vec![restored.clone()]), restored), (plain, adopted)] {
+        queue.adopt([LogIdentity::of(&one)].into_iter());
+        queue.found_in_log(&LogIdentity::of(&one));
+        assert!(!queue.is_adopted(&LogIdentity::of(&one)));
+        // The database may fail to remove it, and then its entry is read again.
+        assert!(queue.keeps_adopted());
+    }
+}
