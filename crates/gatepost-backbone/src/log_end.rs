@@ -1,10 +1,10 @@
 //! The end of a partition of the log, as a majority of the engine's servers has it.
 //!
-//! A server that led a stream and was cut off may answer questions about the stream from what it had
-//! then, until it learns of its successor. A server that has just been elected may not know all
-//! entries yet. What is stored, however, a majority has stored after everything before it. So a node
-//! that has to know whether the log lacks an entry appends one without publications, and reads up to
-//! that.
+//! A server that led a stream and was cut off may answer questions about the stream from what it
+//! had then, until it learns of its successor. A server that has just been elected may not know
+//! all entries yet. What is stored, however, a majority has stored after everything before it. So
+//! a node that has to know whether the log lacks an entry appends one without publications, and
+//! reads up to that.
 
 use async_nats::jetstream::Context;
 

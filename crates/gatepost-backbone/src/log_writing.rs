@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use async_nats::HeaderMap;
 use async_nats::header;
 use async_nats::jetstream::Context;
-use async_nats::jetstream::context::PublishAckFuture;
+use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
 use gatepost_store::Ticket;
@@ -134,6 +134,11 @@ impl PartitionWriter {
         match acknowledged {
             Ok(_) if self.partition.queue.stored(entries.len()) => {}
             Ok(_) => self.batch_max = BATCH_MAX,
+            // The engine refuses a batch of which it has an entry, by an earlier attempt or by
+            // another node. Each entry is sent by itself, and recognized.
+            Err(error) if entries.len() > 1 && error.kind() == PublishErrorKind::Other => {
+                self.batch_max = 1;
+            }
             Err(error) => self.pause(&error).await,
         }
         Ok(())

@@ -3,8 +3,8 @@
 //! The engine can pause or lose a consumer without a sign that the client library notices. Its
 //! reader would then wait without end, and this node would receive nothing more of the stream.
 //! Therefore, a reader that receives nothing asks for the last message of the stream at intervals.
-//! If a message that was there at one question has not arrived at the next one, the reader fails, so
-//! that the connection is closed, and reading begins again after what was stored.
+//! If a message that was there at one question has not arrived at the next one, the reader fails,
+//! so that the connection is closed, and reading begins again after what was stored.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use crate::error::BackboneError;
 
-/// The interval of questions while nothing arrives. A message takes less time from the stream to its
-/// reader, and an election of the engine too.
+/// The interval of questions while nothing arrives. A message takes less time from the stream to
+/// its reader, and an election of the engine too.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// The time for the answers, in which the reader does not read.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
@@ -34,9 +34,9 @@ pub(crate) struct ReceivedMessage {
 pub(crate) struct StreamReader {
     stream: Stream,
     messages: Ordered,
-    /// What is read, all subjects of the stream if empty.
+    /// The subjects that are read, all if empty.
     subjects: Vec<String>,
-    /// What this reading is, for errors.
+    /// The name of this reading in errors.
     action: &'static str,
     /// The last message that was received, or the one after which reading began.
     reached: u64,

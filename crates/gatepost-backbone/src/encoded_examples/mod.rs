@@ -27,7 +27,7 @@ use crate::log::group_entry::GroupEntry;
 use crate::mail::piece::{MailName, MailPiece};
 use crate::members::MemberRecord;
 use crate::membership::NodeRecord;
-use crate::moves::directory::{Ownership, SessionSource};
+use crate::moves::ownership::{Ownership, SessionSource};
 use crate::moves::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
 use crate::moves::transfer::SessionTransfer;
 use crate::node_epoch::NodeStreamId;

@@ -22,7 +22,7 @@ use crate::subjects::Subjects;
 
 /// The time for one answer of the engine.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
-/// What is done with the stream, for errors.
+/// The use of the stream, in errors.
 const ACTION: &str = "using the lessons of the cluster";
 
 /// The last complete snapshot.

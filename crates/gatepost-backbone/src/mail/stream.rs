@@ -34,7 +34,7 @@ pub(super) const CLAIM_KEPT: Duration = Duration::from_secs(30);
 /// The header of a message that replaces the earlier ones of its subject.
 const ROLLUP: &str = "Nats-Rollup";
 const ROLLUP_OF_SUBJECT: &str = "sub";
-/// What is done with the stream, for errors.
+/// The use of the stream, in errors.
 const ACTION: &str = "using the mailboxes of the cluster";
 
 /// The reason why a message was not stored.

@@ -1,8 +1,8 @@
 //! Writing of the directory: keys that wait at the same time are written together.
 //!
-//! The engine synchronizes its disks for each write, and so a batch of many keys costs little more than
-//! one key. There is one write at a time: keys that wait meanwhile share the next one, so a key that
-//! is alone waits for none.
+//! The engine synchronizes its disks for each write, and so a batch of many keys costs little more
+//! than one key. There is one write at a time: keys that wait meanwhile share the next one, so a
+//! key that is alone waits for none.
 //!
 //! The engine stores all keys of a batch or none. If one of them has changed, it answers with an
 //! error, and each key is written by itself. After a write without an answer, none of its keys is
@@ -21,9 +21,10 @@ use futures_util::future::join_all;
 use gatepost_message::MessageId;
 use tokio::sync::{mpsc, oneshot};
 
-use super::directory::{Ownership, SessionId};
+use super::ownership::{Ownership, SessionId};
 use crate::error::BackboneError;
 
+pub(super) const WRITING: &str = "writing the directory";
 /// Keys that are written together. The engine takes 1,000.
 const BATCH_MAX: usize = 128;
 /// Keys that wait to be written. Further requesters wait for a place.
@@ -195,5 +196,5 @@ async fn write_one(bucket: &kv::Store, write: &KeyWrite) -> Written {
 }
 
 fn failed(error: &impl ToString) -> BackboneError {
-    BackboneError::request("writing the directory", error.to_string())
+    BackboneError::request(WRITING, error.to_string())
 }

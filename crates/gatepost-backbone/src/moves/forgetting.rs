@@ -6,7 +6,8 @@
 use async_nats::jetstream;
 use gatepost_tasks::BoxedFuture;
 
-use super::directory::{Directory, Ownership};
+use super::directory::Directory;
+use super::ownership::Ownership;
 use crate::connection::Connection;
 use crate::error::BackboneError;
 use crate::members;

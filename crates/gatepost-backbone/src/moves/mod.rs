@@ -6,6 +6,7 @@
 //! client.
 //!
 //! - `directory.rs`: the keys that say which node has a session;
+//! - `ownership.rs`: what a key says;
 //! - `directory_writing.rs`: the writing of keys, several at a time;
 //! - `transfer.rs`: the content of a session, as bytes and as records of the earlier owner;
 //! - `question.rs`: questions between nodes, and their answers;
@@ -25,6 +26,7 @@
 pub(crate) mod directory;
 mod directory_writing;
 mod forgetting;
+pub(crate) mod ownership;
 pub(crate) mod question;
 pub(crate) mod transfer;
 
@@ -36,8 +38,8 @@ use gatepost_broker::{ClaimError, ClaimWait, SessionName, SessionUse};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use directory::SessionId;
 pub use forgetting::forget_node;
+use ownership::SessionId;
 
 /// The longest time that a client waits for its session.
 pub(crate) const CLAIM_TIME_MAX: Duration = Duration::from_secs(8);

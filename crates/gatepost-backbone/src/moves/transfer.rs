@@ -10,7 +10,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use gatepost_broker::{MovedDelivery, MovedSession, SessionName};
 use gatepost_store::{Store, StoreChange, StoreError};
 
-use super::directory::SessionId;
+use super::ownership::SessionId;
 use crate::encoding::{self, EncodingError, Input, VERSION};
 use crate::log::position::LogPosition;
 use crate::session_rows;

@@ -18,7 +18,7 @@ use super::{MoveContext, log_range};
 use crate::error::BackboneError;
 use crate::log::entry::EntryContent;
 use crate::log::position::LogPosition;
-use crate::moves::directory::SessionId;
+use crate::moves::ownership::SessionId;
 use crate::moves::transfer::SessionTransfer;
 
 /// Sessions that join in one pause.

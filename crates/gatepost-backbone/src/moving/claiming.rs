@@ -11,7 +11,7 @@ use super::MoveContext;
 use super::adopting::AdoptionRequest;
 use crate::encoding::EncodingError;
 use crate::error::BackboneError;
-use crate::moves::directory::{Ownership, SessionId, SessionSource};
+use crate::moves::ownership::{Ownership, SessionId, SessionSource};
 use crate::moves::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
 use crate::moves::transfer::{self, Piece, SessionTransfer};
 use crate::moves::{CLAIM_TIME_MAX, ClaimRequest};

@@ -7,9 +7,9 @@
 //! message ids.
 //!
 //! Nothing is kept that this node may have read already: it would find the publication in the log
-//! never again, keep it without end, and it would be appended a second time at the next start, or by
-//! the node that adopts this one. So what this node looks through ends with an entry of its own. The
-//! engine's answer for the end of the log may be that of a leader that was cut off.
+//! never again, keep it without end, and it would be appended a second time at the next start, or
+//! by the node that adopts this one. So what this node looks through ends with an entry of its
+//! own. The engine's answer for the end of the log may be that of a leader that was cut off.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;

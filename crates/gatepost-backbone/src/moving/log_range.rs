@@ -50,8 +50,8 @@ pub(super) struct LogRangeEnd {
     pub(super) next: u64,
 }
 
-/// Visits the entries from `first` up to `last`, which the log must have. An entry is passed over if
-/// no version can read it, as all nodes do.
+/// Visits the entries from `first` up to `last`, which the log must have. An entry is passed over
+/// if no version can read it, as all nodes do.
 pub(super) async fn read(
     stream: &Stream,
     first: u64,

@@ -10,7 +10,7 @@ use gatepost_broker::SessionName;
 
 use super::MoveContext;
 use crate::error::BackboneError;
-use crate::moves::directory::{Ownership, SessionId};
+use crate::moves::ownership::{Ownership, SessionId};
 use crate::moves::transfer;
 
 /// Attempts to remove a key that this node is changing.
@@ -45,7 +45,7 @@ pub(super) async fn reconcile(context: &MoveContext) -> Result<(), BackboneError
             context.directory.remove(*id, *revision).await;
         }
     }
-    remove_content(context).await?;
+    remove_content(context, &keys)?;
     *context.shared.moves.own.lock() = own;
     Ok(())
 }
@@ -110,25 +110,24 @@ async fn enter_or_end(
     Ok(None)
 }
 
-/// Removes the content of released sessions that their new owners have stored.
-async fn remove_content(context: &MoveContext) -> Result<(), BackboneError> {
+/// Removes the content of released sessions that their new owners have stored. An owner writes its
+/// key before it asks for the content, so the keys name this node for all that is needed.
+fn remove_content(context: &MoveContext, keys: &OwnKeys) -> Result<(), BackboneError> {
     let node = context.shared.node;
     let store = &context.shared.log.store;
     let kept = transfer::kept(store);
     let kept = kept.map_err(|error| BackboneError::request("reading released sessions", error))?;
-    let mut removals = Vec::new();
-    for (id, claim) in kept {
-        let key = context.directory.find_at_leader(id).await?;
-        let is_needed = key.is_some_and(|(ownership, _)| {
+    let is_needed = |id, claim| {
+        keys.get(&id).is_some_and(|(ownership, _)| {
             let mut sources = ownership.sources.iter();
             sources.any(|source| (source.node, source.claim) == (node, claim))
-        });
-        if !is_needed {
-            removals.push(transfer::remove(id, claim));
-        }
-    }
+        })
+    };
+    let removals = kept
+        .into_iter()
+        .filter(|&(id, claim)| !is_needed(id, claim));
     // Content that stays is removed the next time.
-    let _ = store.submit_deferred(removals);
+    let _ = store.submit_deferred(removals.map(|(id, claim)| transfer::remove(id, claim)));
     Ok(())
 }
 

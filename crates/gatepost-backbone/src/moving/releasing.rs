@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::MoveContext;
 use crate::error::BackboneError;
-use crate::moves::directory::SessionId;
+use crate::moves::ownership::SessionId;
 use crate::moves::question::{ReplacedSession, SessionAnswer, SessionQuestion, SessionRequest};
 use crate::moves::transfer::{self, SessionTransfer};
 

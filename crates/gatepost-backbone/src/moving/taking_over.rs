@@ -22,7 +22,7 @@ use super::claiming::ClaimMark;
 use super::{MoveContext, group_shares, log_kept, node_replica};
 use crate::error::BackboneError;
 use crate::log::position::LogPosition;
-use crate::moves::directory::{Ownership, SessionId};
+use crate::moves::ownership::{Ownership, SessionId};
 use crate::moves::transfer::SessionTransfer;
 use crate::node_epoch::NodeStreamId;
 use crate::node_stream::replica::{Replica, ReplicaSession};

@@ -1,4 +1,4 @@
-//! What a server that led a stream says when it was stopped and continues.
+//! A server that led a stream, when it was stopped and continues.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use super::servers::{Servers, eventually};
 const ROUNDS: usize = 3;
 const APPENDS: usize = 30;
 
-/// An answer for the end of a stream may come from a leader that does not know of its successor yet,
-/// but an append follows everything that is stored. `log_end.rs` rests on this.
+/// An answer for the end of a stream may come from a leader that does not know of its successor
+/// yet, but an append follows everything that is stored. `log_end.rs` rests on this.
 #[tokio::test]
 async fn an_append_follows_all_that_is_stored_although_a_stopped_leader_continues() {
     let Some(servers) = Servers::start() else {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) struct NatsSubscription {
     connection: BufReader<TcpStream>,
@@ -21,25 +21,39 @@ impl NatsSubscription {
         subscription
     }
 
-    /// The subject and the payload of the next message; `None` if there is none within this time.
+    /// The subject and the payload of the next message with headers; `None` if there is none
+    /// within this time.
     pub(crate) fn next_within(&mut self, time: Duration) -> Option<(String, Vec<u8>)> {
-        let timeout = self.connection.get_ref().set_read_timeout(Some(time));
-        timeout.expect("a timeout");
-        // HMSG subject id reply bytes-of-headers bytes-of-both
-        let mut line = self.line()?;
-        while line == "PING" {
-            self.write(b"PONG\r\n");
-            line = self.line()?;
+        let deadline = Instant::now() + time;
+        loop {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            let rest = Some(rest).filter(|rest| !rest.is_zero())?;
+            let timeout = self.connection.get_ref().set_read_timeout(Some(rest));
+            timeout.expect("a timeout");
+            let line = self.line()?;
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["PING"] => self.write(b"PONG\r\n"),
+                // HMSG subject id reply bytes-of-headers bytes-of-both
+                ["HMSG", subject, _, _, headers, both] => {
+                    let mut content = self.content(both);
+                    let headers = headers.parse().expect("a number");
+                    return Some((subject.to_owned(), content.split_off(headers)));
+                }
+                // MSG subject id reply bytes: an entry that tells where the log ends.
+                ["MSG", _, _, _, bytes] => drop(self.content(bytes)),
+                _ => panic!("not a message with a reply subject: {line}"),
+            }
         }
-        let words: Vec<&str> = line.split(' ').collect();
-        let ["HMSG", subject, _, _, headers, both] = words[..] else {
-            panic!("not a message with headers and a reply subject: {line}");
-        };
-        let number = |text: &str| text.parse::<usize>().expect("a number");
-        let mut content = vec![0; number(both) + 2];
+    }
+
+    /// The bytes of a message of this length.
+    fn content(&mut self, length: &str) -> Vec<u8> {
+        let length: usize = length.parse().expect("a number");
+        let mut content = vec![0; length + 2];
         self.connection.read_exact(&mut content).expect("a message");
-        content.truncate(number(both));
-        Some((subject.to_owned(), content.split_off(number(headers))))
+        content.truncate(length);
+        content
     }
 
     fn write(&mut self, bytes: &[u8]) {

@@ -11,7 +11,7 @@ use super::*;
 use crate::log::identity::LogIdentity;
 use crate::log::kept;
 use crate::log::position::LogPosition;
-use crate::moves::directory::SessionId;
+use crate::moves::ownership::SessionId;
 use crate::moves::transfer;
 
 /// Few, so that changes refer to the same rows.

@@ -22,7 +22,7 @@ use gatepost_store::{DeliveryRow, SessionChange, SessionRow, StoreChange, Subscr
 use crate::log::division::rows::{self, DIVISION_SPACE, StoredDivision};
 use crate::log::kept::{self, KEPT_SPACE};
 use crate::log::position::{self, LogPosition, POSITION_SPACE};
-use crate::moves::directory::SessionId;
+use crate::moves::ownership::SessionId;
 use crate::moves::transfer::{self, RELEASED_SPACE};
 
 /// The rows of a node's sessions, and its records.
