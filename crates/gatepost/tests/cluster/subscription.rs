@@ -40,7 +40,7 @@ impl NatsSubscription {
                     let headers = headers.parse().expect("a number");
                     return Some((subject.to_owned(), content.split_off(headers)));
                 }
-                // MSG subject id reply bytes: an entry that tells where the log ends.
+                // MSG subject id reply bytes: an entry with which the reading of the log ends.
                 ["MSG", _, _, _, bytes] => drop(self.content(bytes)),
                 _ => panic!("not a message with a reply subject: {line}"),
             }
