@@ -99,7 +99,12 @@ impl Connection {
         let mut failure = None;
         for server in (0..count).map(|place| (first + place) % count) {
             match Self::open_at(settings, name, server).await {
-                Err(error @ (BackboneError::Unreachable(_) | BackboneError::Tls(_))) => {
+                Err(
+                    error @ (BackboneError::Unreachable(_)
+                    | BackboneError::Tls(_)
+                    // Such as after a full disk of this server alone.
+                    | BackboneError::NoJetStream),
+                ) => {
                     failure.get_or_insert(error);
                 }
                 result => return result,

@@ -88,8 +88,8 @@ fn wrong_credentials_are_named() {
     assert!(log.contains("/no/such cannot be used"), "{log}");
 }
 
-/// A server that reports this version to each connection.
-fn old_server(version: &'static str) -> u16 {
+/// A server that reports this version to each connection, and whether it has JetStream.
+fn stand_in(version: &'static str, has_jetstream: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
     std::thread::spawn(move || {
@@ -97,9 +97,10 @@ fn old_server(version: &'static str) -> u16 {
             std::thread::spawn(move || {
                 let mut stream = stream;
                 let info = format!(
-                    "INFO {{\"server_id\":\"x\",\"server_name\":\"old\",\"version\":\"{version}\",\
+                    "INFO {{\"server_id\":\"x\",\"server_name\":\"other\",\"version\":\"{version}\",\
                      \"proto\":1,\"host\":\"127.0.0.1\",\"port\":{port},\"headers\":true,\
-                     \"max_payload\":1048576,\"jetstream\":true,\"client_id\":1,\"go\":\"x\"}}\r\n"
+                     \"max_payload\":1048576,\"jetstream\":{has_jetstream},\"client_id\":1,\"go\":\"x\"\
+                     }}\r\n"
                 );
                 let _ = stream.write_all(info.as_bytes());
                 let mut input = [0; 4096];
@@ -114,7 +115,7 @@ fn old_server(version: &'static str) -> u16 {
 
 #[test]
 fn an_engine_that_is_too_old_is_refused() {
-    let port = old_server("2.10.29");
+    let port = stand_in("2.10.29", true);
     let settings = format!("backbone.nats = [\"nats://127.0.0.1:{port}\"]\n");
     let log = refused(&settings);
     assert!(
@@ -124,6 +125,24 @@ fn an_engine_that_is_too_old_is_refused() {
     let (code, text) = run_with_settings(&["backbone", "check"], &settings);
     assert_eq!(code, Some(69), "{text}");
     assert!(text.contains("update it to 2.15"), "{text}");
+}
+
+#[test]
+fn a_nats_server_without_jetstream_is_left_for_another_one() {
+    if nats::program().is_none() {
+        return;
+    }
+    // As after a full disk of that server.
+    let port = stand_in("2.15.2", false);
+    let without = format!("\"nats://127.0.0.1:{port}\"");
+    let log = refused(&format!("backbone.nats = [{without}]\n"));
+    assert!(log.contains("have no JetStream for this account"), "{log}");
+    let nats = Nats::start("");
+    let settings = nats.settings(1);
+    let settings = settings.replacen("nats = [", &format!("nats = [{without}, "), 1);
+    assert!(settings.contains(&without), "{settings}");
+    let one = Gateway::start(&format!("{settings}{PLAIN}"));
+    await_joined(&one, 0);
 }
 
 #[test]
