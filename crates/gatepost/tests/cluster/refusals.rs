@@ -97,10 +97,10 @@ fn stand_in(version: &'static str, has_jetstream: bool) -> u16 {
             std::thread::spawn(move || {
                 let mut stream = stream;
                 let info = format!(
-                    "INFO {{\"server_id\":\"x\",\"server_name\":\"other\",\"version\":\"{version}\",\
-                     \"proto\":1,\"host\":\"127.0.0.1\",\"port\":{port},\"headers\":true,\
-                     \"max_payload\":1048576,\"jetstream\":{has_jetstream},\"client_id\":1,\"go\":\"x\"\
-                     }}\r\n"
+                    "INFO {{\"server_id\":\"x\",\"server_name\":\"other\",\
+                     \"version\":\"{version}\",\"proto\":1,\"host\":\"127.0.0.1\",\
+                     \"port\":{port},\"headers\":true,\"max_payload\":1048576,\
+                     \"jetstream\":{has_jetstream},\"client_id\":1,\"go\":\"x\"}}\r\n"
                 );
                 let _ = stream.write_all(info.as_bytes());
                 let mut input = [0; 4096];
