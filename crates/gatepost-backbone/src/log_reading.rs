@@ -63,10 +63,15 @@ pub(crate) async fn read(
 ) -> BackboneError {
     loop {
         let partition = partition.clone();
-        let groups = (shared.clone(), broker.clone(), context.clone());
+        let groups = GroupReader::open(
+            shared.clone(),
+            broker.clone(),
+            context.clone(),
+            partition.clone(),
+        );
         let mut reader = PartitionReader {
             publisher: broker.node_publisher(),
-            groups: GroupReader::open(groups.0, groups.1, groups.2, partition.clone()),
+            groups,
             context: context.clone(),
             shared: shared.clone(),
             partition: partition.clone(),

@@ -75,12 +75,7 @@ impl LessonReader {
         next: &ReceivedMessage,
         lessons: &mut Vec<Lesson>,
     ) -> Result<u64, BackboneError> {
-        let ReceivedMessage {
-            message,
-            sequence,
-            pending,
-        } = next;
-        let (sequence, pending) = (*sequence, *pending);
+        let (message, sequence, pending) = (&next.message, next.sequence, next.pending);
         // A reader that was interrupted may begin again.
         if sequence <= self.read {
             return Ok(pending);

@@ -75,7 +75,7 @@ impl DirectoryWriter {
 }
 
 async fn write_all(context: Context, bucket: kv::Store, mut waiting: mpsc::Receiver<KeyWrite>) {
-    // A bucket of version 1.0 that could not be changed takes one key at a time.
+    // A bucket that an earlier version made, and whose config could not be changed, takes none.
     let takes_batches = bucket.stream.cached_info().config.allow_atomic_publish;
     let batch_max = if takes_batches { BATCH_MAX } else { 1 };
     let mut next = None;
