@@ -34,6 +34,8 @@ use crate::unreadable::READ_AGAIN_EVERY;
 
 /// Entries that are delivered before they are stored.
 const BATCH_MAX: usize = 128;
+/// The bytes of these entries, beyond which none is added.
+const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Batches whose commit is not known.
 const UNCOMMITTED_MAX: usize = 16;
 /// The interval at which a position is stored after entries that change nothing here.
@@ -154,12 +156,19 @@ impl PartitionReader {
                 continue;
             };
             self.shared.log.pause.is_over().await;
-            self.take(number, &next.map_err(ReadEnd::Engine)?).await?;
+            let next = next.map_err(ReadEnd::Engine)?;
+            let mut bytes = next.message.payload.len();
+            self.take(number, &next).await?;
             for _ in 1..BATCH_MAX {
+                if bytes > BATCH_BYTES_MAX {
+                    break;
+                }
                 let Some(next) = messages.try_next() else {
                     break;
                 };
-                self.take(number, &next.map_err(ReadEnd::Engine)?).await?;
+                let next = next.map_err(ReadEnd::Engine)?;
+                bytes += next.message.payload.len();
+                self.take(number, &next).await?;
             }
             self.flush(false)?;
             self.relieve().await?;

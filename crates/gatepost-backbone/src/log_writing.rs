@@ -24,7 +24,7 @@ use async_nats::jetstream::stream::Stream;
 use gatepost_store::Ticket;
 
 use crate::error::BackboneError;
-use crate::log::append_queue::{LogEntry, NextEntries};
+use crate::log::append_queue::{ENTRY_BYTES_MAX, EntryLimits, LogEntry, NextEntries};
 use crate::log::{Partition, kept};
 use crate::log_end;
 use crate::shared::Shared;
@@ -34,6 +34,8 @@ use crate::shared::Shared;
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 /// Entries that the engine stores together.
 const BATCH_MAX: usize = 64;
+/// The bytes of an entry's headers, which count towards the engine's `max_payload`.
+const HEADERS_BYTES_MAX: usize = 512;
 /// The pause after an entry that was not stored: an election of the engine takes seconds.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
@@ -80,7 +82,11 @@ impl PartitionWriter {
         let partition = self.partition.clone();
         let queue = &partition.queue;
         let origin = || self.shared.next_origin();
-        match queue.next(self.batch_max, self.recognized_for, origin) {
+        let limits = EntryLimits {
+            entries: self.batch_max,
+            entry_bytes: ENTRY_BYTES_MAX.min(self.bytes_max()),
+        };
+        match queue.next(limits, self.recognized_for, origin) {
             NextEntries::Send(entries) => self.append(&entries).await?,
             NextEntries::Confirm => self.confirm().await,
             NextEntries::Await(ticket) => tokio::select! {
@@ -113,8 +119,14 @@ impl PartitionWriter {
         self.partition.queue.confirm_absent();
     }
 
+    /// The longest entry that the engine takes.
+    fn bytes_max(&self) -> usize {
+        let payload_max = self.context.client().server_info().max_payload;
+        payload_max.saturating_sub(HEADERS_BYTES_MAX)
+    }
+
     async fn append(&mut self, entries: &[Arc<LogEntry>]) -> Result<(), BackboneError> {
-        let bytes_max = self.context.client().server_info().max_payload;
+        let bytes_max = self.bytes_max();
         if entries.iter().any(|entry| entry.bytes.len() > bytes_max) {
             match entries {
                 [entry] => self.refuse(entry),

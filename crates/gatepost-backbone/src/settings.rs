@@ -54,8 +54,9 @@ pub struct BackboneSettings {
     pub queue_bytes_max: ByteSize,
     /// The longest time that the answer to a subscription waits for the other nodes.
     pub subscribe_wait_max: Period,
-    /// The streams that the log of publications at QoS 1 and 2 consists of. The first node of a
-    /// cluster decides; the others need the same number.
+    /// The streams that the log of publications at QoS 1 and 2 consists of. Several divide its work
+    /// among the NATS servers, and make each publication more expensive for them. The first node of
+    /// a cluster decides; the others need the same number.
     pub partitions: u16,
     /// The first levels of a topic, which choose its partition. The same on all nodes.
     pub partition_levels: usize,
@@ -96,11 +97,11 @@ impl Default for BackboneSettings {
             queue_messages_max: 20_000,
             queue_bytes_max: ByteSize::megabytes(32),
             subscribe_wait_max: Period::seconds(1),
-            partitions: 4,
+            partitions: 1,
             partition_levels: 1,
             append_wait_max: Period::seconds(15),
             log_age_max: Period::seconds(7 * 24 * 60 * 60),
-            log_bytes_max: ByteSize::megabytes(1_024),
+            log_bytes_max: ByteSize::megabytes(4_096),
             mail_bytes_max: ByteSize::megabytes(4_096),
             lessons_max: 10_000,
             adopt_after: Period::seconds(0),

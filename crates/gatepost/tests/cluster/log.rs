@@ -178,16 +178,16 @@ fn a_cluster_with_other_partitions_is_refused() {
         return;
     }
     let nats = Nats::start("");
-    let one = node(&nats, 1);
+    let tested = format!("backbone.partitions = {}\n", nats::PARTITIONS);
+    let settings = |number, more: &str| nats.settings(number).replace(&tested, more);
+    let one = Gateway::start(&format!("{}{PLAIN}", settings(1, "")));
     await_joined(&one, 0);
-    let log = refused(&format!("{}backbone.partitions = 8\n", nats.settings(2)));
+    publish(&one, "d/1", "stored", &["-q", "1"]);
+    let log = refused(&settings(2, "backbone.partitions = 8\n"));
     assert!(
-        log.contains("backbone.partitions = 8, and the cluster was made with 4"),
+        log.contains("backbone.partitions = 8, and the cluster was made with 1"),
         "{log}"
     );
-    let log = refused(&format!(
-        "{}backbone.partition_levels = 2\n",
-        nats.settings(2)
-    ));
+    let log = refused(&settings(2, "backbone.partition_levels = 2\n"));
     assert!(log.contains("backbone.partition_levels = 2"), "{log}");
 }

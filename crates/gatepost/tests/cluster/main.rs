@@ -10,6 +10,7 @@ mod adoption_interrupted;
 mod clients;
 mod contended_moves;
 mod disaster;
+mod entry_sizes;
 mod faults;
 mod groups;
 mod journal;

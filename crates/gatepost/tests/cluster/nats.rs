@@ -15,6 +15,7 @@ use crate::subscription::NatsSubscription;
 use crate::support::{await_some, command, free_port};
 
 /// The longest wait for the answer to a request; the servers take up to 4 s for a list.
+pub(crate) const PARTITIONS: u8 = 4;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The program, if it is installed; otherwise the output reports this.
@@ -132,14 +133,18 @@ impl Nats {
         assert!(sent.is_ok_and(|status| status.success()), "kill -s {name}");
     }
 
-    /// The settings of a node that uses these servers, each of which has a replica.
+    /// The settings of a node that uses these servers, each of which has a replica. The log has
+    /// several partitions, which is the general case.
     pub(crate) fn settings_of_all(servers: &[Self], node: u8) -> String {
         let urls = servers
             .iter()
             .map(|one| format!("\"nats://{}:{}\"", one.host.address, one.port));
         let urls: Vec<String> = urls.collect();
         let (list, replicas) = (urls.join(", "), servers.len());
-        format!("node = {node}\nbackbone.nats = [{list}]\nbackbone.replicas = {replicas}\n")
+        format!(
+            "node = {node}\nbackbone.nats = [{list}]\nbackbone.replicas = {replicas}\n\
+             backbone.partitions = {PARTITIONS}\n"
+        )
     }
 
     /// The settings of a node that uses it.

@@ -13,6 +13,8 @@
 //! - An entry of a publication that is kept, and was sent, is sent again only while the engine
 //!   still knows its message id, or if the log was found not to have it.
 
+mod append;
+mod forming;
 mod log_entry;
 mod pending;
 
@@ -25,75 +27,19 @@ use gatepost_store::{StoreError, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use self::append::Readiness;
+use self::forming::form;
 use super::bounds::AppendBounds;
-use super::entry;
 use super::identity::LogIdentity;
-use crate::encoding::{self, BundleOrigin};
+use crate::encoding::BundleOrigin;
 
+pub(crate) use append::Append;
+pub(crate) use forming::{ENTRY_BYTES_MAX, EntryLimits};
 pub(crate) use log_entry::LogEntry;
 pub(crate) use pending::PendingAppend;
 
-/// The length up to which an entry accepts further publications.
-const ENTRY_BYTES_MAX: usize = 32 * 1024;
-/// The publications of an entry.
-const ENTRY_PUBLICATIONS_MAX: usize = 256;
 /// The bytes up to which entries are stored together.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
-
-/// Publications that wait.
-pub(crate) struct Append {
-    pub(crate) publications: Vec<LoggedPublication>,
-    /// The changes of this server that must be stored before.
-    pub(crate) stored: Option<Ticket>,
-    /// Earlier publications of the same sender: these fail with them.
-    pub(crate) earlier: Option<Ticket>,
-    pub(crate) pending: Arc<PendingAppend>,
-    /// The time at which they fail; `None` for publications that are kept in the database.
-    pub(crate) deadline: Option<Instant>,
-}
-
-/// The possibility to send publications.
-enum Readiness {
-    Ready,
-    /// Not before changes of this server are stored.
-    Await(Ticket),
-    /// Never: these changes, or earlier publications of the same sender, were not stored.
-    Failed(StoreError),
-}
-
-impl Append {
-    /// A publication that is kept in the database, by changes that may not be stored yet, and whose
-    /// sender does not wait.
-    pub(crate) fn of_kept(publication: LoggedPublication, stored: Option<Ticket>) -> Self {
-        let (pending, _) = PendingAppend::new(1);
-        Self {
-            publications: vec![publication],
-            stored,
-            earlier: None,
-            pending,
-            deadline: None,
-        }
-    }
-
-    fn readiness(&self) -> Readiness {
-        let earlier = self.earlier.as_ref().and_then(Ticket::outcome);
-        if let Some(Err(error)) = earlier {
-            return Readiness::Failed(error);
-        }
-        let Some(stored) = &self.stored else {
-            return Readiness::Ready;
-        };
-        match stored.outcome() {
-            None => Readiness::Await(stored.clone()),
-            Some(Ok(())) => Readiness::Ready,
-            Some(Err(error)) => Readiness::Failed(error),
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.publications.iter().map(entry::weight).sum()
-    }
-}
 
 /// The next step of the connection's task.
 pub(crate) enum NextEntries {
@@ -261,13 +207,13 @@ impl AppendQueue {
         self.changed.notify_one();
     }
 
-    /// The first entries, which are formed if there are none: one, or up to `count_max` that are
-    /// kept in the database. The engine recognizes what is sent again within `recognized_for`.
+    /// The first entries, which are formed if there are none: one, or several that are kept in the
+    /// database. The engine recognizes what is sent again within `recognized_for`.
     ///
     /// To be called while none is under way.
     pub(crate) fn next(
         &self,
-        count_max: usize,
+        limits: EntryLimits,
         recognized_for: Duration,
         origin: impl FnMut() -> BundleOrigin,
     ) -> NextEntries {
@@ -284,11 +230,11 @@ impl AppendQueue {
             if state.earlier.is_some() {
                 return NextEntries::Nothing;
             }
-            if let Some(ticket) = self.form_entries(&mut state, count_max, origin) {
+            if let Some(ticket) = self.form_entries(&mut state, limits, origin) {
                 return NextEntries::Await(ticket);
             }
         }
-        let entries: Vec<_> = state.entries.iter().take(count_max).cloned().collect();
+        let entries: Vec<_> = state.entries.iter().take(limits.entries).cloned().collect();
         if entries.is_empty() {
             return NextEntries::Nothing;
         }
@@ -308,11 +254,11 @@ impl AppendQueue {
     fn form_entries(
         &self,
         state: &mut QueueState,
-        count_max: usize,
+        limits: EntryLimits,
         mut origin: impl FnMut() -> BundleOrigin,
     ) -> Option<Ticket> {
         let mut bytes = 0;
-        while state.entries.len() < count_max && bytes < BATCH_BYTES_MAX {
+        while state.entries.len() < limits.entries && bytes < BATCH_BYTES_MAX {
             if let Some(ticket) = self.first_awaited(state) {
                 return state.entries.is_empty().then_some(ticket);
             }
@@ -320,7 +266,7 @@ impl AppendQueue {
             if !state.entries.is_empty() && !state.waiting.front().is_some_and(is_kept) {
                 break;
             }
-            let Some(entry) = form(&mut state.waiting, &mut origin) else {
+            let Some(entry) = form(&mut state.waiting, limits.entry_bytes, &mut origin) else {
                 break;
             };
             bytes += entry.bytes.len();
@@ -391,47 +337,6 @@ impl AppendQueue {
             !is_over
         });
     }
-}
-
-/// Forms an entry of the first publications.
-fn form(waiting: &mut VecDeque<Append>, origin: impl FnOnce() -> BundleOrigin) -> Option<LogEntry> {
-    let first = waiting.front()?;
-    let origin = origin();
-    let is_kept = first.deadline.is_none();
-    let kept = first.publications.first().filter(|_| is_kept);
-    let kept = kept.map(LogIdentity::of);
-    let id = match &kept {
-        Some(kept) => kept.message_id(),
-        None => format!("{}-{:x}-{:x}", origin.node, origin.run, origin.number),
-    };
-    let mut entry = LogEntry::new(id, kept, first.deadline);
-    let mut buffer = encoding::begin(origin);
-    while let Some(append) = waiting.front_mut() {
-        let is_ready = matches!(append.readiness(), Readiness::Ready);
-        if !is_ready || append.deadline.is_none() != is_kept {
-            break;
-        }
-        let mut taken = 0;
-        while let Some(next) = append.publications.get(taken) {
-            let weight = entry::weight(next);
-            let has_room = !is_kept
-                && entry.publications < ENTRY_PUBLICATIONS_MAX
-                && buffer.len() + weight <= ENTRY_BYTES_MAX;
-            if entry.publications > 0 && !has_room {
-                break;
-            }
-            entry::push(&mut buffer, next, is_kept);
-            entry.note(&append.pending, weight);
-            taken += 1;
-        }
-        append.publications.drain(..taken);
-        if !append.publications.is_empty() {
-            break;
-        }
-        waiting.pop_front();
-    }
-    entry.bytes = buffer.freeze();
-    Some(entry)
 }
 
 #[cfg(test)]

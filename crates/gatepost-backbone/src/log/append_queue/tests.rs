@@ -6,6 +6,7 @@ use gatepost_message::{Publication, Topic};
 use gatepost_store::ExternalCommit;
 
 use super::*;
+use crate::log::entry;
 use crate::settings::BackboneSettings;
 
 const ORIGIN: BundleOrigin = BundleOrigin {
@@ -15,6 +16,13 @@ const ORIGIN: BundleOrigin = BundleOrigin {
 };
 
 const RECOGNIZED_FOR: Duration = Duration::from_mins(5);
+
+const fn limits(entries: usize) -> EntryLimits {
+    EntryLimits {
+        entries,
+        entry_bytes: ENTRY_BYTES_MAX,
+    }
+}
 
 fn logged(payload: &str) -> LoggedPublication {
     let topic = Topic::new("a").expect("a topic");
@@ -66,7 +74,8 @@ fn append_kept(queue: &AppendQueue, payload: &str) -> Ticket {
 
 /// The payloads of the first entries.
 fn next_of(queue: &AppendQueue, count_max: usize) -> Vec<Vec<String>> {
-    let NextEntries::Send(entries) = queue.next(count_max, RECOGNIZED_FOR, || ORIGIN) else {
+    let NextEntries::Send(entries) = queue.next(limits(count_max), RECOGNIZED_FOR, || ORIGIN)
+    else {
         return Vec::new();
     };
     let payload = |one: &entry::EntryPublication| {
@@ -172,7 +181,7 @@ fn publications_wait_for_the_changes_of_this_server() {
     let (commit, ticket) = ExternalCommit::new();
     let stored = append(&queue, &["a"], Some(ticket));
     assert!(matches!(
-        queue.next(1, RECOGNIZED_FOR, || ORIGIN),
+        queue.next(limits(1), RECOGNIZED_FOR, || ORIGIN),
         NextEntries::Await(_)
     ));
     commit.decide(Ok(()));
@@ -228,7 +237,7 @@ fn what_an_earlier_run_kept_is_sent_first_unless_it_was_found() {
     assert_eq!(next(&queue), None, "the log is not read yet");
     queue.found_in_log(&LogIdentity::of(&earlier[1]));
     queue.release_earlier();
-    let NextEntries::Send(first) = queue.next(1, RECOGNIZED_FOR, || ORIGIN) else {
+    let NextEntries::Send(first) = queue.next(limits(1), RECOGNIZED_FOR, || ORIGIN) else {
         panic!("the first entry remains");
     };
     let first = &first[0];
@@ -264,7 +273,7 @@ fn an_old_entry_is_sent_again_only_if_the_log_does_not_have_it() {
     append_kept(&queue, "a");
     append_kept(&queue, "b");
     assert_eq!(next_of(&queue, 8), [["a"], ["b"]]);
-    let old = |queue: &AppendQueue| queue.next(8, Duration::ZERO, || ORIGIN);
+    let old = |queue: &AppendQueue| queue.next(limits(8), Duration::ZERO, || ORIGIN);
     assert!(matches!(old(&queue), NextEntries::Confirm));
     queue.found_in_log(&identity_of(&queue, 1));
     assert!(matches!(old(&queue), NextEntries::Confirm));
