@@ -27,6 +27,7 @@ use crate::error::BackboneError;
 use crate::log::append_queue::{ENTRY_BYTES_MAX, EntryLimits, LogEntry, NextEntries};
 use crate::log::{Partition, kept};
 use crate::log_end;
+use crate::message_size::content_bytes_max;
 use crate::shared::Shared;
 
 /// The time for an acknowledgement. It is shorter than an election, since an entry that was stored
@@ -34,8 +35,6 @@ use crate::shared::Shared;
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 /// Entries that the engine stores together.
 const BATCH_MAX: usize = 64;
-/// The bytes of an entry's headers, which count towards the engine's `max_payload`.
-const HEADERS_BYTES_MAX: usize = 512;
 /// The pause after an entry that was not stored: an election of the engine takes seconds.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
@@ -121,8 +120,7 @@ impl PartitionWriter {
 
     /// The longest entry that the engine takes.
     fn bytes_max(&self) -> usize {
-        let payload_max = self.context.client().server_info().max_payload;
-        payload_max.saturating_sub(HEADERS_BYTES_MAX)
+        content_bytes_max(&self.context.client())
     }
 
     async fn append(&mut self, entries: &[Arc<LogEntry>]) -> Result<(), BackboneError> {

@@ -17,11 +17,11 @@ use gatepost_store::{StoreChange, StoreSnapshot};
 use tokio::sync::mpsc;
 
 use crate::error::BackboneError;
+use crate::message_size::piece_bytes_max;
 use crate::node_stream::copy::NextCopy;
 use crate::node_stream::message::{MessageKind, StreamMessage};
 use crate::node_stream::snapshot;
 use crate::node_streams;
-use crate::piece_size::piece_bytes_max;
 use crate::shared::Shared;
 
 /// The time for an acknowledgement.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::encoding::{self, EncodingError};
 use crate::error::BackboneError;
+use crate::message_size::content_bytes_max;
 use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
@@ -210,7 +211,7 @@ pub(crate) async fn write(
                 shared.retained.note_sent(&publication);
                 continue;
             };
-            if message.0 > context.client().server_info().max_payload {
+            if message.0 > content_bytes_max(&context.client()) {
                 shared.retained.note_sent(&publication);
                 broker.note_backbone_drops(1);
                 tracing::warn!(target: "backbone", topic = publication.topic.as_str(),

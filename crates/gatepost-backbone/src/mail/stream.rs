@@ -16,7 +16,7 @@ use gatepost_message::MessageId;
 
 use super::piece::{MailName, MailPiece, MailPlace};
 use crate::error::BackboneError;
-use crate::piece_size::piece_bytes_max;
+use crate::message_size::piece_bytes_max;
 use crate::settings::BackboneSettings;
 use crate::stream_creation::NumberedStream;
 use crate::stream_reading::StreamReader;

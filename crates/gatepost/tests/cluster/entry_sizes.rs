@@ -1,10 +1,10 @@
-//! Entries of the log, and the length up to which the NATS servers take messages.
+//! Entries of the log and retained messages of about the length that the NATS servers take.
 
 use std::thread;
 
 use super::nats::{self, Nats};
 use super::support::{Client, await_some, run, text_of};
-use super::{await_joined, metric, node};
+use super::{await_joined, metric, node, publish};
 
 /// The longest message that the NATS server takes, in bytes.
 const MAX_PAYLOAD: usize = 4_096;
@@ -61,7 +61,7 @@ fn a_publication_that_is_too_long_with_its_headers_is_refused_alone() {
     let one = node(&nats, 1);
     await_joined(&one, 0);
     let port = one.port("mqtt");
-    let publish = |length: usize| {
+    let publish_once = |length: usize| {
         let payload = "x".repeat(length);
         let arguments = [
             "-p", &port, "-V", "5", "-q", "1", "-t", "long", "-m", &payload, "-d",
@@ -70,7 +70,7 @@ fn a_publication_that_is_too_long_with_its_headers_is_refused_alone() {
     };
     let mut refused = 0;
     for length in (MAX_PAYLOAD - 1_000..MAX_PAYLOAD).step_by(20) {
-        let said = publish(length);
+        let said = publish_once(length);
         let is_accepted = said.contains("RC:0)");
         assert!(is_accepted || said.contains("RC:151)"), "{length}: {said}");
         assert!(!is_accepted || refused == 0, "{length} bytes: {said}");
@@ -80,5 +80,24 @@ fn a_publication_that_is_too_long_with_its_headers_is_refused_alone() {
         assert!(!log.contains("appending to the log"), "{length}: {log}");
     }
     assert!(refused > 0, "the longest one was accepted");
-    assert!(publish(10).contains("RC:0)"));
+    assert!(publish_once(10).contains("RC:0)"));
+}
+
+#[test]
+fn a_retained_message_that_is_too_long_with_its_headers_is_not_sent_again() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start(&format!("max_payload: {MAX_PAYLOAD}"));
+    let one = node(&nats, 1);
+    await_joined(&one, 0);
+    let expiry = ["-r", "-D", "publish", "message-expiry-interval", "3600"];
+    for length in (MAX_PAYLOAD - 200..MAX_PAYLOAD).step_by(10) {
+        let topic = format!("retained/{length}");
+        publish(&one, &topic, &"x".repeat(length), &expiry);
+    }
+    publish(&one, "retained/short", "x", &expiry);
+    await_some("nothing waits", || {
+        (metric(&one, "gatepost_backbone_retained_unsent ") == 0).then_some(())
+    });
 }
