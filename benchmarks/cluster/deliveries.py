@@ -15,6 +15,8 @@ IDLE_SECONDS = 4
 # The time for subscriptions, and the longest one for messages on their way.
 SUBSCRIBED_AFTER = 3
 ARRIVED_WITHIN = 300
+# More subscribers are connections of one process.
+SUBSCRIBER_PROCESSES_MAX = 500
 
 # Publishers; subscribers of each at each of three nodes (none: one, at the next node); QoS; messages a second of each
 # publisher, and their bytes.
@@ -52,13 +54,13 @@ def topic_of(workload, number):
 def measure(servers, name):
     """Microseconds for each delivery, seconds of idle servers in a second, and the share of the messages that arrived."""
     workload = WORKLOADS[name]
-    if workload.publishers * (workload.subscribers or 1) * SERVERS > 1000:
+    if workload.publishers * (workload.subscribers or 1) * SERVERS > SUBSCRIBER_PROCESSES_MAX:
         return measure_many(servers, name, workload)
     return measure_clients(servers, name, workload)
 
 
 def measure_many(servers, name, workload):
-    """With subscribers of one process, and publishers of another thread."""
+    """With connections of this process; a thread of its own reads."""
     subscribers = Subscribers()
     for number in range(workload.publishers):
         for index in range(workload.subscribers * SERVERS):

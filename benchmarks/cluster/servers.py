@@ -1,5 +1,6 @@
 """The servers of a cluster on loopback, in a folder of their own."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -143,36 +144,31 @@ listener.tcp.external.addr = "127.0.0.1:{mqtt[number]}"
 
 def gatepost_nodes(count):
     """A function that starts this many nodes, over three NATS servers if there is more than one."""
-    def start(program, more):
-        servers = Servers()
+    def start(servers, program, more):
         if count == 1:
             servers.start_gatepost(program, 1, [], "")
         else:
             servers.start_gatepost(program, count, servers.start_nats(False), more)
             servers.await_joined(count)
-        time.sleep(SETTLED_AFTER)
-        return servers
     return start
-
-
-def nats_servers(_program, _more):
-    servers = Servers()
-    servers.start_nats(True)
-    time.sleep(SETTLED_AFTER)
-    return servers
-
-
-def rmqttd_nodes(_program, _more):
-    servers = Servers()
-    servers.start_rmqttd()
-    time.sleep(SETTLED_AFTER)
-    return servers
 
 
 SYSTEMS = {
     "gatepost, 1 node": gatepost_nodes(1),
     "gatepost, 2 nodes": gatepost_nodes(2),
     "gatepost, 3 nodes": gatepost_nodes(3),
-    "NATS, 3 servers": nats_servers,
-    "rmqttd, 3 nodes": rmqttd_nodes,
+    "NATS, 3 servers": lambda servers, _program, _more: servers.start_nats(True),
+    "rmqttd, 3 nodes": lambda servers, _program, _more: servers.start_rmqttd(),
 }
+
+
+@contextlib.contextmanager
+def running(system, program, more):
+    """The servers of a system, which end with the block, also if they do not start."""
+    servers = Servers()
+    try:
+        SYSTEMS[system](servers, program, more)
+        time.sleep(SETTLED_AFTER)
+        yield servers
+    finally:
+        servers.end()

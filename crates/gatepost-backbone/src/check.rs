@@ -14,6 +14,7 @@ use crate::connection::Connection;
 use crate::error::BackboneError;
 use crate::members;
 use crate::membership::{self, NodeRecord};
+use crate::message_size::content_bytes_max;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
 
@@ -120,12 +121,12 @@ async fn check_server(
         info.server_name, info.version
     );
     findings.push(EngineFinding::new(EngineFindingKind::Good, text));
-    if (info.max_payload as u64) < packet_bytes_max {
+    let taken = content_bytes_max(&connection.client);
+    if (taken as u64) < packet_bytes_max {
         let text = format!(
-            "max_payload of the servers is {} bytes, and clients may publish {packet_bytes_max} \
-             (listeners.mqtt.packet_max): larger publications are refused, and at QoS 0 stay on \
-             their node; raise max_payload",
-            info.max_payload
+            "the servers take publications of {taken} bytes (max_payload), and clients may publish \
+             {packet_bytes_max} (listeners.mqtt.packet_max): larger ones are refused, and at QoS 0 \
+             stay on their node; raise max_payload"
         );
         findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
     }

@@ -14,8 +14,9 @@ use crate::network::Host;
 use crate::subscription::NatsSubscription;
 use crate::support::{await_some, command, free_port};
 
-/// The longest wait for the answer to a request; the servers take up to 4 s for a list.
+/// The partitions of the log of a tested cluster.
 pub(crate) const PARTITIONS: u8 = 4;
+/// The longest wait for the answer to a request; the servers take up to 4 s for a list.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The program, if it is installed; otherwise the output reports this.

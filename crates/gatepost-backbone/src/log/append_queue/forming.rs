@@ -13,6 +13,7 @@ use crate::log::identity::LogIdentity;
 pub(crate) const ENTRY_BYTES_MAX: usize = 128 * 1024;
 /// The publications of an entry.
 const ENTRY_PUBLICATIONS_MAX: usize = 256;
+
 /// The bounds of the next entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryLimits {
