@@ -15,6 +15,7 @@ use crate::error::BackboneError;
 use crate::members;
 use crate::membership::{self, NodeRecord};
 use crate::message_size::content_bytes_max;
+use crate::node_streams;
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
 
@@ -143,6 +144,11 @@ async fn check_server(
         subjects.stream("LEARNED"),
     ];
     names.extend((1..=settings.partitions).map(|number| subjects.stream(&format!("P{number}"))));
+    // An account that may not list them is reported with its permissions.
+    let of_nodes = node_streams::list(&context, &subjects)
+        .await
+        .unwrap_or_default();
+    names.extend(of_nodes.into_iter().map(|id| subjects.node_stream_name(id)));
     for name in &names {
         check_stream(settings, &context, name, findings).await;
     }

@@ -3,6 +3,7 @@
 use super::log::{kept_session, messages};
 use super::moves::{continuing, next, resumed};
 use super::nats::{self, Nats};
+use super::refusals::run_with_settings;
 use super::support::{Gateway, await_some, run, text_of};
 use super::wire::{Connection, Packet, Publish, Version};
 use super::{PLAIN, await_joined, metric, publish};
@@ -368,6 +369,9 @@ fn a_new_epoch_does_not_wait_for_a_nats_server_that_has_ended() {
         during.0 > before.0 && during.1 == 2,
         "{before:?} {during:?}"
     );
+    let (code, text) = run_with_settings(&["backbone", "check"], &of_one);
+    let incomplete = format!("the stream {} has 2 replicas instead of 3", during.0);
+    assert!(code == Some(1) && text.contains(&incomplete), "{text}");
     drop(kept_session(&two, "patient", "p/#", &[]));
     publish(&one, "p/x", "n0", &["-q", "2"]);
     servers[2].start_again();
@@ -375,9 +379,10 @@ fn a_new_epoch_does_not_wait_for_a_nats_server_that_has_ended() {
         let after = node_stream(&servers[0], 2);
         (after == (during.0.clone(), 3)).then_some(())
     });
-    await_some("all replicas are complete", || {
-        servers[0].incomplete_streams().is_empty().then_some(())
-    });
+    servers[0].await_replicas(3);
+    let (_, text) = run_with_settings(&["backbone", "check"], &of_one);
+    let complete = format!("the stream {} has 3 replicas, all current", during.0);
+    assert!(text.contains(&complete), "{text}");
     resumed(&two, "patient").await_line("p/x n0 2");
 }
 

@@ -436,7 +436,7 @@ fn each_mail_is_there_once_although_nats_servers_fail() {
         if number % 10 == 9 {
             servers[number / 10 % 3].start_again();
             // Without it, the next one would fail while this one does not vote yet.
-            servers[0].await_replicas();
+            servers[0].await_replicas(3);
         }
     }
     eprintln!("{refused} times the sender had to repeat a mail");

@@ -225,8 +225,9 @@ impl Nats {
         NatsSubscription::start(connection, subject)
     }
 
-    /// The streams that have no leader, or a replica that has not got all messages yet.
-    pub(crate) fn incomplete_streams(&self) -> Vec<String> {
+    /// The streams that have no leader, fewer replicas than these, or a replica that has not got all
+    /// messages yet.
+    pub(crate) fn incomplete_streams(&self, replicas: u64) -> Vec<String> {
         let names = |answer: &Value, field: &str| -> Vec<Value> {
             answer[field].as_array().cloned().unwrap_or_default()
         };
@@ -240,8 +241,10 @@ impl Nats {
         let without_answer = names(&answer, "missing");
         let incomplete = names(&answer, "streams").into_iter().filter(|stream| {
             let of_cluster = &stream["cluster"];
-            let mut replicas = names(of_cluster, "replicas").into_iter();
-            of_cluster["leader"].is_null() || replicas.any(|replica| replica["current"] != true)
+            let mut others = names(of_cluster, "replicas").into_iter();
+            of_cluster["leader"].is_null()
+                || stream["config"]["num_replicas"].as_u64() < Some(replicas)
+                || others.any(|replica| replica["current"] != true)
         });
         let incomplete = incomplete.map(|stream| stream["config"]["name"].clone());
         let all = without_answer.into_iter().chain(incomplete);
@@ -249,9 +252,9 @@ impl Nats {
     }
 
     /// Waits until all replicas of all streams have all messages.
-    pub(crate) fn await_replicas(&self) {
+    pub(crate) fn await_replicas(&self, replicas: u64) {
         await_some("all replicas are complete", || {
-            self.incomplete_streams().is_empty().then_some(())
+            self.incomplete_streams(replicas).is_empty().then_some(())
         });
     }
 

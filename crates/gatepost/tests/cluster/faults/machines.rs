@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::nats::Nats;
+use crate::nats::{self, Nats};
 use crate::network::{Host, Network};
 use crate::support::Gateway;
 use crate::{PLAIN, answer_on, await_joined_on, metrics_on};
@@ -32,6 +32,20 @@ const SETTINGS: &str = "rules.paths = []\nbroker.queue_messages_max = 10000000\n
 pub(crate) fn adopt_after() -> Option<String> {
     let time = std::env::var("GATEPOST_TEST_CLUSTER_ADOPT_AFTER").ok();
     time.filter(|time| !time.is_empty())
+}
+
+/// The settings of a node's share of the cluster, with the partitions that a campaign sets.
+fn cluster_settings(servers: &[Nats], node: u8) -> String {
+    let settings = Nats::settings_of_all(servers, node);
+    let Ok(partitions) = std::env::var("GATEPOST_TEST_CLUSTER_PARTITIONS") else {
+        return settings;
+    };
+    if partitions.is_empty() {
+        return settings;
+    }
+    let usual = format!("backbone.partitions = {}\n", nats::PARTITIONS);
+    assert!(settings.contains(&usual), "{settings}");
+    settings.replace(&usual, &format!("backbone.partitions = {partitions}\n"))
 }
 
 fn adoption() -> String {
@@ -66,7 +80,7 @@ impl ClusterNode {
         let own = own.then(|| tempfile::tempdir().expect("a folder"));
         let folder = own.as_ref().map(|own| own.path().to_owned());
         let bind = format!("listeners.mqtt.bind = [\"{}:0\"]\n", host.address);
-        let cluster = Nats::settings_of_all(servers, number);
+        let cluster = cluster_settings(servers, number);
         let folder = disk.or(folder).expect("one of both");
         let mut node = Self {
             clock: clock_library(&folder),
@@ -170,13 +184,13 @@ impl Machines {
         }
     }
 
-    /// Waits until each stream has three complete replicas. A replica that has nothing yet, since
-    /// its server was not reached when the stream was created, does not vote: the stream has no
-    /// leader if one more server fails before.
+    /// Waits until each stream has three complete replicas. A stream that a node made while a NATS
+    /// server was down has two at first: it has no leader if another server fails before it has the
+    /// third.
     pub(crate) fn await_replicas(&self) {
         let deadline = Instant::now() + REPLICAS_WITHIN;
         loop {
-            let incomplete = self.servers[0].incomplete_streams();
+            let incomplete = self.servers[0].incomplete_streams(self.servers.len() as u64);
             if incomplete.is_empty() {
                 return;
             }

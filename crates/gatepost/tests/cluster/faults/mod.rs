@@ -8,7 +8,8 @@
 //! Some faults happen once with all tests. `GATEPOST_TEST_CLUSTER_ROUNDS=300` runs a campaign of
 //! all faults, or of those that `GATEPOST_TEST_CLUSTER_FAULTS='Kill;Stop'` names by how their text
 //! begins. In two of three series, a fault lasts until the sessions of a node that it stops are
-//! adopted, if `GATEPOST_TEST_CLUSTER_ADOPT_AFTER=1s` switches adoption on. If
+//! adopted, if `GATEPOST_TEST_CLUSTER_ADOPT_AFTER=1s` switches adoption on.
+//! `GATEPOST_TEST_CLUSTER_PARTITIONS=1` sets the partitions of the log. If
 //! `GATEPOST_TEST_NATS_OTHER` names the program of another version of nats-server, one fault of a
 //! series replaces the NATS servers.
 
