@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use gatepost_store::{StoreError, Ticket};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 use smallvec::SmallVec;
 
 use crate::connect::ConnectionClose;
@@ -43,6 +43,9 @@ pub(crate) struct SessionTable {
     assigned: AtomicU64,
     /// Wills and ends of sessions whose commit is not known.
     uncommitted: UncommittedEffects,
+    /// Held while ends that could not be stored are submitted again, and while a session comes from
+    /// another server: it may have ended here before, and has the same number.
+    repeating: ReentrantMutex<()>,
     /// Wills that wait for memory.
     held_wills: HeldWills,
 }
@@ -55,6 +58,7 @@ impl SessionTable {
             connections_of_user: Mutex::default(),
             assigned: AtomicU64::new(0),
             uncommitted: UncommittedEffects::default(),
+            repeating: ReentrantMutex::default(),
             held_wills: HeldWills::default(),
             shared,
         }

@@ -163,6 +163,10 @@ impl SessionTable {
             changes,
             absence,
         } = adoption;
+        let _repeating = self.repeating.lock();
+        // If the session ended here before, its end is stored first.
+        let ended_before = self.settle_for_client(&moved.name.client_id, Vec::new());
+        let ended_before = ended_before.transpose()?;
         let session = Arc::new(self.adopted(&moved));
         let mut batch = ChangeBatch::default();
         batch.changes = changes;
@@ -200,7 +204,7 @@ impl SessionTable {
         };
         let mut all = std::mem::take(&mut persistent.changes);
         all.append(&mut batch.changes);
-        let ticket = store.submit_all(&mut all);
+        let ticket = store.submit_after(&mut all, ended_before.as_ref());
         batch.was_submitted(Some(&ticket), Some(&ticket));
         // Messages that nothing refers to, as their deliveries were dropped.
         persistent.changes.append(&mut batch.changes);

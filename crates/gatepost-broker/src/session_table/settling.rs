@@ -16,7 +16,9 @@ impl SessionTable {
         if all_effects.iter().all(DeferredEffects::is_nothing) {
             return None;
         }
-        if all_effects.iter().any(|effects| effects.follows_failed) {
+        let follows_failed = all_effects.iter().any(|effects| effects.follows_failed);
+        let _repeating = follows_failed.then(|| self.repeating.lock());
+        if follows_failed {
             // These changes belong to the same commit as the earlier ones, since a crash could come
             // between two commits.
             let later = std::mem::replace(&mut all_effects, self.uncommitted.take_failed());
@@ -45,6 +47,7 @@ impl SessionTable {
         mut all_effects: Vec<DeferredEffects>,
     ) -> Option<Result<Ticket, StoreError>> {
         // A session that is discarded on request must not reappear after a crash [MQTT-3.1.2-4].
+        let _repeating = self.repeating.lock();
         if self.uncommitted.has_failed(client_id) {
             let later = std::mem::replace(&mut all_effects, self.uncommitted.take_failed());
             all_effects.extend(later);
@@ -58,7 +61,9 @@ impl SessionTable {
     /// Stores failed changes again, and publishes wills that waited for memory; for the
     /// housekeeper.
     pub(crate) fn settle_again(&self) {
+        let repeating = self.repeating.lock();
         let _ = self.settle(self.uncommitted.take_failed());
+        drop(repeating);
         let publishable = self.held_wills.take_publishable(&self.shared);
         let ended = publishable.iter().map(|session| self.end_session(session));
         let _ = self.settle(ended.collect());
