@@ -36,8 +36,6 @@ use crate::unreadable::READ_AGAIN_EVERY;
 const BATCH_MAX: usize = 128;
 /// The bytes of these entries, beyond which none is added.
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Batches whose commit is not known.
-const UNCOMMITTED_MAX: usize = 16;
 /// The interval at which a position is stored after entries that change nothing here.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 /// Connections at which a stream may end before what was read of it.
@@ -78,6 +76,7 @@ pub(crate) async fn read(
             shared: shared.clone(),
             partition: partition.clone(),
             reached: None,
+            bytes: 0,
             position_stored: Instant::now(),
             is_readable: false,
         };
@@ -104,6 +103,8 @@ struct PartitionReader {
     context: Context,
     /// The position after what was delivered and not flushed.
     reached: Option<LogPosition>,
+    /// The bytes of the entries before it that were not flushed.
+    bytes: usize,
     position_stored: Instant,
     /// Whether an entry was read.
     is_readable: bool,
@@ -157,17 +158,15 @@ impl PartitionReader {
             };
             self.shared.log.pause.is_over().await;
             let next = next.map_err(ReadEnd::Engine)?;
-            let mut bytes = next.message.payload.len();
             self.take(number, &next).await?;
             for _ in 1..BATCH_MAX {
-                if bytes > BATCH_BYTES_MAX {
+                if self.bytes > BATCH_BYTES_MAX {
                     break;
                 }
                 let Some(next) = messages.try_next() else {
                     break;
                 };
                 let next = next.map_err(ReadEnd::Engine)?;
-                bytes += next.message.payload.len();
                 self.take(number, &next).await?;
             }
             self.flush(false)?;
@@ -261,6 +260,7 @@ impl PartitionReader {
         if sequence > expected {
             self.pass_over(expected, sequence).await?;
         }
+        self.bytes += next.message.payload.len();
         let end = LogPosition::after(stream, sequence);
         let (origin, content) = match entry::read(next.message.payload.clone()) {
             Ok(read) => read,
@@ -352,6 +352,11 @@ impl PartitionReader {
         }
         if origin.node == self.shared.node {
             self.publisher.deliver_logged(&one.logged)?;
+            // An earlier commit had it, unless that failed.
+            let is_stored = self.shared.is_of_this_run(origin);
+            if !is_stored || self.shared.log.store.has_lost_changes() {
+                self.publisher.restore_history(publication);
+            }
             self.note_kept(origin, one);
             self.groups.pass_on(&one.logged, &mut self.publisher);
             return Ok(());
@@ -400,6 +405,7 @@ impl PartitionReader {
             self.groups.submitted(ticket.as_ref());
             self.partition.progress.note(
                 position,
+                std::mem::take(&mut self.bytes),
                 ticket.transpose().map_err(|error| {
                     self.partition.progress.go_back();
                     ReadEnd::Store(error)
@@ -421,7 +427,7 @@ impl PartitionReader {
 
     /// Waits while too many batches are not stored, and while subscribers cannot keep up.
     async fn relieve(&mut self) -> Result<(), ReadEnd> {
-        while let Some(ticket) = self.partition.progress.overdue(UNCOMMITTED_MAX) {
+        while let Some(ticket) = self.partition.progress.overdue() {
             let _ = ticket.committed().await;
             self.partition.progress.settle().map_err(ReadEnd::Store)?;
         }
@@ -433,7 +439,7 @@ impl PartitionReader {
 
     /// Waits for the commits that an earlier connection left.
     async fn settle_all(&self) -> Result<(), ReadEnd> {
-        while let Some(ticket) = self.partition.progress.overdue(0) {
+        while let Some(ticket) = self.partition.progress.first_uncommitted() {
             let _ = ticket.committed().await;
             self.partition.progress.settle().map_err(ReadEnd::Store)?;
         }

@@ -187,7 +187,8 @@ impl PersistentSession {
 
     /// Submits the changes to the store, beginning with those that failed before. The ticket is for
     /// all changes of the session so far, whichever task submitted them; `None` if all of them are
-    /// on disk.
+    /// on disk. Most of them are ends of deliveries, which no caller waits for: until someone waits
+    /// for the ticket, they wait for the commit of others.
     pub(crate) fn submit(&mut self, store: &Store) -> Option<Result<Ticket, StoreError>> {
         self.take_back_failed();
         if self.changes.is_empty() {
@@ -199,7 +200,7 @@ impl PersistentSession {
         let mut copy = std::mem::take(&mut self.spare);
         copy.extend(self.changes.iter().cloned());
         let earlier = self.submitted.back().map(|last| &last.ticket);
-        let submitted = store.submit_after(&mut self.changes, earlier);
+        let submitted = store.submit_later(&mut self.changes, earlier);
         if let Ok(ticket) = &submitted {
             self.submitted.push_back(PendingCommit {
                 ticket: ticket.clone(),

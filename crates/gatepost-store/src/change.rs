@@ -20,6 +20,8 @@ pub enum StoreChange {
     History(Arc<Publication>),
     /// Adds to the history of its topic, at another position, because messages overtook each other.
     HistoryAt(MessageId, Arc<Publication>),
+    /// As `HistoryAt`, unless the history has this message of the topic.
+    RestoreHistory(MessageId, Arc<Publication>),
     /// Puts a message into quarantine.
     Quarantine(Box<QuarantineEntry>),
     /// Removes a message from quarantine, released or deleted.
@@ -76,6 +78,7 @@ impl StoreChange {
             Self::Retain(_)
                 | Self::History(_)
                 | Self::HistoryAt(..)
+                | Self::RestoreHistory(..)
                 | Self::Quarantine(_)
                 | Self::AddRecord { .. }
                 | Self::Sample(_)
@@ -90,7 +93,8 @@ impl StoreChange {
             + match self {
                 Self::Retain(publication)
                 | Self::History(publication)
-                | Self::HistoryAt(_, publication) => publication.payload.len(),
+                | Self::HistoryAt(_, publication)
+                | Self::RestoreHistory(_, publication) => publication.payload.len(),
                 Self::Quarantine(entry) => entry.body.len(),
                 Self::AddRecord { key, value, .. } | Self::PutRecord { key, value, .. } => {
                     key.len() + value.len()

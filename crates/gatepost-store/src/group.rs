@@ -1,6 +1,7 @@
 //! Groups of changes that share one commit, and the tickets that wait for it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::Notify;
 
@@ -16,14 +17,47 @@ pub(crate) fn failure_in(left_out: &[(u32, StoreError)], submission: u32) -> Opt
     found.ok().map(|index| &left_out[index].1)
 }
 
+/// A queue in which groups wait for their commit.
+pub(crate) trait GroupQueue: Send + Sync {
+    /// Commits this group at once, if it still waits.
+    fn request(&self, group: &CommitGroup);
+}
+
 /// The outcome of one commit, shared by all tickets of its changes.
 #[derive(Debug, Default)]
 pub(crate) struct CommitGroup {
     outcome: OnceLock<CommitOutcome>,
     decided: Notify,
+    /// Whether the commit is to be made at once.
+    is_requested: AtomicBool,
+    /// The queue in which the group waits; `None` if it waits in none.
+    queue: Option<Weak<dyn GroupQueue>>,
 }
 
 impl CommitGroup {
+    /// A group that waits in this queue until the first of its tickets is awaited.
+    pub(crate) fn in_queue(queue: Weak<dyn GroupQueue>) -> Self {
+        Self {
+            queue: Some(queue),
+            ..Self::default()
+        }
+    }
+
+    /// Called by the queue, when it commits the group at once.
+    pub(crate) fn note_urgent(&self) {
+        self.is_requested.store(true, Ordering::Relaxed);
+    }
+
+    /// Requests the commit, the first time that it is called.
+    fn request(&self) {
+        if self.is_requested.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(queue) = self.queue.as_ref().and_then(Weak::upgrade) {
+            queue.request(self);
+        }
+    }
+
     /// Called by the writer after the commit or its failure; the first outcome is final.
     pub(crate) fn decide(&self, outcome: CommitOutcome) {
         let _ = self.outcome.set(outcome);
@@ -98,7 +132,8 @@ impl Ticket {
         Some(self.failure().cloned().map_or(Ok(()), Err))
     }
 
-    /// Waits until the changes are on disk or have failed.
+    /// Waits until the changes are on disk or have failed. Changes that waited for the commit of
+    /// others are committed at once.
     pub async fn committed(&self) -> Result<(), StoreError> {
         loop {
             let notified = self.group.decided.notified();
@@ -108,6 +143,7 @@ impl Ticket {
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
+            self.group.request();
             notified.await;
         }
     }

@@ -6,7 +6,8 @@
 //! changes and get a [`Ticket`]; the writer takes all changes submitted since its last commit,
 //! applies it in one transaction, and then every ticket of that group is committed at once. A
 //! caller that acknowledges only after its ticket was committed can be killed at any moment without
-//! losing acknowledged data, and a thousand callers share one `fsync`.
+//! losing acknowledged data, and a thousand callers share one `fsync`. Changes that callers rarely
+//! wait for ([`submit_later`](Store::submit_later)) wait for the commit of others.
 //!
 //! Invariants: changes are applied in the order submitted; a ticket is committed only once its
 //! changes are on disk; a group that fails (disk full) fails all its tickets, and the next group is

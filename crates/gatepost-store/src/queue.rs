@@ -6,21 +6,22 @@
 //! if its writer panics; a closed queue accepts nothing more.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use crate::group::{CommitGroup, CommitOutcome, Ticket};
+use crate::group::{CommitGroup, CommitOutcome, GroupQueue, Ticket};
 use crate::{StoreChange, StoreError};
 
 /// The longest time that deferred changes wait for the commit of others.
 const DEFERRED_TIME_MAX: Duration = Duration::from_millis(100);
 /// The longest time that changes which may be lost wait for the commit of others.
 const UNHURRIED_TIME_MAX: Duration = Duration::from_mins(1);
-/// With this many changes, a commit begins even if all are deferred.
+/// With this many changes, or bytes of them, a commit begins even if all are deferred.
 const DEFERRED_CHANGES_MAX: usize = 4_096;
+const DEFERRED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The key space of the record that a trial commit writes.
 const PROBE_SPACE: &str = "probe";
 
@@ -30,7 +31,7 @@ pub(crate) enum Urgency {
     /// With the commit of others, or within a minute.
     #[default]
     Unhurried,
-    /// With the commit of others, or within a tenth of a second.
+    /// With the commit of others, within a tenth of a second, or when a caller waits.
     Deferred,
     /// At once, because a caller waits.
     Awaited,
@@ -46,7 +47,6 @@ impl Urgency {
     }
 }
 
-#[derive(Default)]
 pub(crate) struct CommitQueue {
     waiting: Mutex<WriterQueue>,
     arrived: Condvar,
@@ -69,6 +69,13 @@ pub(crate) struct CommitBatch {
 }
 
 impl CommitBatch {
+    fn in_queue(queue: &Weak<CommitQueue>) -> Self {
+        Self {
+            group: Arc::new(CommitGroup::in_queue(queue.clone())),
+            ..Self::default()
+        }
+    }
+
     /// Adds changes as one submission, and returns its number.
     pub(crate) fn add(&mut self, changes: &mut Vec<StoreChange>, after: Option<Ticket>) -> u32 {
         let number = self.submissions.len() as u32;
@@ -98,8 +105,9 @@ impl CommitBatch {
 }
 
 /// Changes that wait for the writer.
-#[derive(Default)]
 struct WriterQueue {
+    /// The queue itself, for the tickets of its batches.
+    queue: Weak<CommitQueue>,
     batch: CommitBatch,
     bytes: usize,
     /// The group that the writer took last; its commit may be unfinished.
@@ -115,6 +123,19 @@ struct WriterQueue {
 }
 
 impl WriterQueue {
+    fn of(queue: &Weak<CommitQueue>) -> Self {
+        Self {
+            queue: queue.clone(),
+            batch: CommitBatch::in_queue(queue),
+            bytes: 0,
+            taken: None,
+            urgency: Urgency::default(),
+            due: None,
+            closed: false,
+            separate: None,
+        }
+    }
+
     /// Whether a commit is due now.
     fn is_due(&self, now: Instant) -> bool {
         !self.batch.changes.is_empty()
@@ -123,17 +144,41 @@ impl WriterQueue {
                 || self.due.is_some_and(|due| due <= now))
     }
 
+    /// Takes all waiting changes, and begins another batch.
     fn take(&mut self) -> CommitBatch {
         self.bytes = 0;
         self.urgency = Urgency::default();
         self.due = None;
-        let batch = std::mem::take(&mut self.batch);
-        self.taken = Some(batch.group.clone());
-        batch
+        self.taken = Some(self.batch.group.clone());
+        std::mem::replace(&mut self.batch, CommitBatch::in_queue(&self.queue))
+    }
+
+    /// Makes all waiting changes urgent.
+    fn hurry(&mut self) {
+        self.urgency = Urgency::Awaited;
+        self.batch.group.note_urgent();
+    }
+}
+
+impl GroupQueue for CommitQueue {
+    fn request(&self, group: &CommitGroup) {
+        let mut waiting = self.waiting.lock();
+        let batch = &waiting.batch;
+        if std::ptr::eq(&raw const *batch.group, group) && !batch.changes.is_empty() {
+            waiting.hurry();
+            self.arrived.notify_one();
+        }
     }
 }
 
 impl CommitQueue {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new_cyclic(|queue| Self {
+            waiting: Mutex::new(WriterQueue::of(queue)),
+            arrived: Condvar::new(),
+        })
+    }
+
     /// Adds changes to the next group; `changes` is emptied, or unchanged if they are refused.
     /// Changes that depend on an `earlier` commit are refused if that has failed.
     pub(crate) fn push(
@@ -163,8 +208,10 @@ impl CommitQueue {
         let undecided = earlier.filter(|earlier| earlier.outcome().is_none());
         let number = waiting.batch.add(changes, undecided.cloned());
         waiting.urgency = before.max(urgency);
-        if waiting.batch.changes.len() >= DEFERRED_CHANGES_MAX {
-            waiting.urgency = Urgency::Awaited;
+        let is_long = waiting.batch.changes.len() >= DEFERRED_CHANGES_MAX
+            || waiting.bytes >= DEFERRED_BYTES_MAX;
+        if is_long || urgency == Urgency::Awaited {
+            waiting.hurry();
         }
         let wakes = was_empty || waiting.urgency > before;
         if wakes && waiting.urgency < Urgency::Awaited {
@@ -188,7 +235,7 @@ impl CommitQueue {
         if waiting.batch.changes.is_empty() {
             return waiting.taken.clone().map(Ticket::of_all);
         }
-        waiting.urgency = Urgency::Awaited;
+        waiting.hurry();
         self.arrived.notify_one();
         Some(Ticket::of_all(waiting.batch.group.clone()))
     }
@@ -241,7 +288,7 @@ impl CommitQueue {
                 value: Bytes::new(),
             };
             waiting.batch.add(&mut vec![probe], None);
-            waiting.urgency = Urgency::Awaited;
+            waiting.hurry();
             self.arrived.notify_one();
         }
     }
@@ -251,13 +298,11 @@ impl CommitQueue {
     /// must not be stored before an earlier one that the sender will repeat.
     pub(crate) fn decide(&self, group: &CommitGroup, outcome: CommitOutcome) {
         let mut waiting = self.waiting.lock();
-        let mut failed = CommitBatch::default();
+        let mut failed = None;
         if let Err(error) = &outcome {
-            waiting.bytes = 0;
-            waiting.urgency = Urgency::default();
-            waiting.due = None;
-            failed = std::mem::take(&mut waiting.batch);
-            failed.group.decide(Err(error.clone()));
+            let batch = waiting.take();
+            batch.group.decide(Err(error.clone()));
+            failed = Some(batch);
             for batch in waiting.separate.iter_mut().flat_map(|all| all.drain(..)) {
                 batch.group.decide(Err(error.clone()));
             }

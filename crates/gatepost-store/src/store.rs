@@ -193,7 +193,7 @@ impl Store {
         let trimmer = parts.server.as_ref().map(|server| &server.trimmer);
         let history_ages = trimmer.map(Trimmer::history_ages).unwrap_or_default();
         let committer = Committer {
-            queue: Arc::new(CommitQueue::default()),
+            queue: CommitQueue::new(),
             writer: StoreWriter::new(
                 parts.writing,
                 parts.server,
@@ -238,12 +238,6 @@ impl Store {
 
     /// As [`Store::submit`]; `changes` is emptied, or unchanged if they are refused.
     pub fn submit_all(&self, changes: &mut Vec<StoreChange>) -> Result<Ticket, StoreError> {
-        if changes.is_empty() {
-            // Nothing to write is durable already.
-            let done = Arc::new(CommitGroup::default());
-            done.decide(Ok(Vec::new()));
-            return Ok(Ticket::of_all(done));
-        }
         self.enqueue(changes, Urgency::Awaited, None)
     }
 
@@ -254,25 +248,27 @@ impl Store {
         changes: &mut Vec<StoreChange>,
         earlier: Option<&Ticket>,
     ) -> Result<Ticket, StoreError> {
-        if changes.is_empty() {
-            return self.submit_all(changes);
-        }
         self.enqueue(changes, Urgency::Awaited, earlier)
     }
 
-    /// As [`Store::submit`], for changes that no caller waits for: they share the next commit that
-    /// has a waiting caller, or follow a moment later in one of their own. So they rarely cost an
-    /// `fsync`.
+    /// As [`Store::submit_after`], for changes that callers rarely wait for: they share the next
+    /// commit that a caller waits for, follow a moment later in one of their own, or are committed
+    /// as soon as a caller waits for this ticket.
+    pub fn submit_later(
+        &self,
+        changes: &mut Vec<StoreChange>,
+        earlier: Option<&Ticket>,
+    ) -> Result<Ticket, StoreError> {
+        self.enqueue(changes, Urgency::Deferred, earlier)
+    }
+
+    /// As [`Store::submit_later`], without a ticket. So such changes rarely cost an `fsync`.
     pub fn submit_deferred(
         &self,
         changes: impl IntoIterator<Item = StoreChange>,
     ) -> Result<(), StoreError> {
         let mut changes: Vec<StoreChange> = changes.into_iter().collect();
-        if changes.is_empty() {
-            return Ok(());
-        }
-        self.enqueue(&mut changes, Urgency::Deferred, None)
-            .map(drop)
+        self.submit_later(&mut changes, None).map(drop)
     }
 
     /// As [`Store::submit_deferred`], for a change that may be lost: it waits up to a minute for
@@ -297,6 +293,12 @@ impl Store {
         urgency: Urgency,
         earlier: Option<&Ticket>,
     ) -> Result<Ticket, StoreError> {
+        if changes.is_empty() {
+            // Nothing to write is durable already.
+            let done = Arc::new(CommitGroup::default());
+            done.decide(Ok(Vec::new()));
+            return Ok(Ticket::of_all(done));
+        }
         let health = &self.inner.health;
         health.admits(|| changes.iter().any(StoreChange::stores_message))?;
         let waiting_bytes_max = self.inner.waiting_bytes_max;
@@ -309,6 +311,11 @@ impl Store {
     /// is gone.
     pub fn readiness(&self) -> Result<(), StoreError> {
         self.inner.health.readiness()
+    }
+
+    /// Whether changes that were submitted since the start could not be stored.
+    pub fn has_lost_changes(&self) -> bool {
+        self.inner.health.has_lost()
     }
 
     /// The number of rows with a wrong checksum that were read since the start.

@@ -99,20 +99,38 @@ impl StoreTable {
         }
     }
 
+    /// Whether there is a row with the key of `values`.
+    pub(crate) fn has_key_of(
+        &'static self,
+        statements: &mut Statements<'_>,
+        values: &[&dyn ToSql],
+    ) -> Result<bool, StoreError> {
+        Ok(self.crc_at_key(statements, values)?.is_some())
+    }
+
     /// The checksum of the row that has the key of `values`.
     fn stored_crc(
         &'static self,
         statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
     ) -> rusqlite::Result<Option<i64>> {
+        Ok(self.crc_at_key(statements, values)?.flatten())
+    }
+
+    /// The column of the checksum in the row that has the key of `values`.
+    fn crc_at_key(
+        &'static self,
+        statements: &mut Statements<'_>,
+        values: &[&dyn ToSql],
+    ) -> rusqlite::Result<Option<Option<i64>>> {
         let statement = statements.prepare(&self.crc_of)?;
         for (index, key) in self.key.iter().enumerate() {
             let column = self.columns.iter().position(|column| column == key);
             let value = column.and_then(|column| values.get(column));
             statement.raw_bind_parameter(index + 1, value)?;
         }
-        let crc = statement.raw_query().next()?.map(|row| row.get(0));
-        Ok(crc.transpose()?.flatten())
+        let mut rows = statement.raw_query();
+        rows.next()?.map(|row| row.get(0)).transpose()
     }
 
     /// Inserts a row, or replaces the one with its key.

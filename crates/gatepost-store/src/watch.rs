@@ -31,6 +31,8 @@ pub(crate) struct DiskHealth {
     failed: Mutex<Option<StoreError>>,
     /// The same, so that a commit need not lock.
     is_failing: AtomicBool,
+    /// Whether a change was not stored since the start.
+    has_lost: AtomicBool,
     is_replaced: AtomicBool,
     /// Bytes left when there were too few; else `u64::MAX`.
     available_if_full: AtomicU64,
@@ -135,6 +137,16 @@ impl DiskHealth {
     pub(crate) fn commit_failed(&self, error: &StoreError) {
         *self.failed.lock() = Some(error.clone());
         self.is_failing.store(true, Ordering::Relaxed);
+        self.note_lost();
+    }
+
+    /// A change that was submitted was not stored.
+    pub(crate) fn note_lost(&self) {
+        self.has_lost.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_lost(&self) -> bool {
+        self.has_lost.load(Ordering::Acquire)
     }
 
     pub(crate) fn commit_succeeded(&self) {

@@ -77,6 +77,7 @@ impl StoreWriter {
                 self.health.commit_succeeded();
                 self.journal_index.committed(&batch.changes);
                 if let Some((_, error)) = left_out.first() {
+                    self.health.note_lost();
                     self.failures.log(left_out.len(), error);
                 }
             }
@@ -281,6 +282,15 @@ fn apply_one(
             add_to_history(statements, kept, publication.id, publication)
         }
         StoreChange::HistoryAt(position, publication) => {
+            add_to_history(statements, kept, *position, publication)
+        }
+        StoreChange::RestoreHistory(position, publication) => {
+            let has_it = with_publication_row(publication, |values, _| {
+                table::HISTORY.has_key_of(statements, values)
+            })?;
+            if has_it {
+                return Ok(());
+            }
             add_to_history(statements, kept, *position, publication)
         }
         StoreChange::Quarantine(entry) => {

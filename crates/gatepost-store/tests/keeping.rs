@@ -249,6 +249,25 @@ async fn deferred_changes_are_written_too() {
 }
 
 #[tokio::test]
+async fn history_is_restored_where_it_is_missing_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (there, missing) = (publication("a", "there"), publication("a", "missing"));
+    let store = open(folder.path());
+    let other = there.id.place_after();
+    let changes = [
+        StoreChange::History(there.clone()),
+        StoreChange::RestoreHistory(other, there.clone()),
+        StoreChange::RestoreHistory(missing.id, missing.clone()),
+    ];
+    commit(&store, changes).await;
+    let mut found = Vec::new();
+    let visit = |position, publication| found.push((position, publication));
+    store.each_of_history(3, 100, visit).expect("history");
+    let expected = [there, missing].map(|publication| (publication.id, (*publication).clone()));
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
 async fn history_is_in_the_order_of_publication() {
     let folder = tempfile::tempdir().expect("a folder");
     let overtaken = publication("a", "arrived first");

@@ -1,6 +1,7 @@
 //! Figures over time: bounded, right with a wrong clock, and without a commit of their own.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use gatepost_store::{
     SeriesPoints, SeriesQuery, SeriesResolution, SeriesSample, Store, StoreChange, StoreError,
@@ -10,6 +11,8 @@ use gatepost_store::{
 const SECOND_MS: u64 = 1_000;
 const NOON_MS: u64 = 1_700_000_000_000;
 const ROWS_MAX: u64 = 5;
+/// Less than the minute for which a sample waits.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn open(folder: &Path) -> Store {
     let opened = Store::open(folder, &StoreSettings::default());
@@ -175,12 +178,26 @@ async fn a_sample_delays_no_other_change() {
         key: bytes::Bytes::from_static(b"a"),
     };
     store.submit_deferred([record]).expect("taken");
-    // Without a flush: a sample alone would take a minute.
-    let patience = std::time::Duration::from_secs(30);
-    let committed = tokio::time::timeout(patience, waiting.committed()).await;
-    committed
-        .expect("at most a tenth of a second")
-        .expect("committed");
+    // Without a flush, and without a caller that waits: a sample alone would take a minute.
+    let given_up = Instant::now() + PATIENCE;
+    while waiting.outcome().is_none() {
+        assert!(Instant::now() < given_up);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sample_is_committed_when_a_caller_waits_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let waiting = submit(&store, NOON_MS, 1.0);
+    let other = submit(&store, NOON_MS + SECOND_MS, 2.0);
+    let committed = tokio::time::timeout(PATIENCE, waiting.committed()).await;
+    committed.expect("at once").expect("committed");
+    assert!(
+        matches!(other.outcome(), Some(Ok(()))),
+        "in the same commit"
+    );
 }
 
 #[test]

@@ -7,6 +7,11 @@ use parking_lot::Mutex;
 
 use super::position::LogPosition;
 
+/// Batches whose commit is not known, and their bytes. Until one of both is reached, batches that
+/// no session waits for share their commits with others.
+const UNCOMMITTED_MAX: usize = 64;
+const UNCOMMITTED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 pub(crate) struct ReadProgress(Mutex<ProgressState>);
 
 struct ProgressState {
@@ -17,12 +22,23 @@ struct ProgressState {
     safe: Option<LogPosition>,
     /// The last position that was submitted to the database.
     submitted: Option<LogPosition>,
-    /// Batches whose commit is not known, with the position after each.
-    uncommitted: VecDeque<(Ticket, LogPosition)>,
+    /// Batches whose commit is not known.
+    uncommitted: VecDeque<UncommittedBatch>,
+    /// Their bytes.
+    uncommitted_bytes: usize,
     /// Consecutive connections at which the stream ended before the position.
     early_ends: u32,
     /// The last entry that was missing.
     gap: Option<u64>,
+}
+
+/// A batch that was submitted to the database.
+struct UncommittedBatch {
+    ticket: Ticket,
+    /// The position after it.
+    end: LogPosition,
+    /// The bytes of its entries.
+    bytes: usize,
 }
 
 impl ReadProgress {
@@ -33,6 +49,7 @@ impl ReadProgress {
             safe: stored,
             submitted: stored,
             uncommitted: VecDeque::new(),
+            uncommitted_bytes: 0,
             early_ends: 0,
             gap: None,
         }))
@@ -64,44 +81,56 @@ impl ReadProgress {
         state.gap.replace(sequence) != Some(sequence)
     }
 
-    /// Notes a batch; without a ticket it changed nothing that is stored.
-    pub(crate) fn note(&self, position: LogPosition, ticket: Option<Ticket>) {
+    /// Notes a batch with entries of this many bytes; without a ticket it changed nothing that is
+    /// stored.
+    pub(crate) fn note(&self, end: LogPosition, bytes: usize, ticket: Option<Ticket>) {
         let mut state = self.0.lock();
-        state.delivered = Some(position);
+        state.delivered = Some(end);
         state.early_ends = 0;
         match ticket {
             Some(ticket) => {
-                state.submitted = Some(position);
-                state.uncommitted.push_back((ticket, position));
+                state.submitted = Some(end);
+                state.uncommitted_bytes += bytes;
+                let batch = UncommittedBatch { ticket, end, bytes };
+                state.uncommitted.push_back(batch);
             }
-            None if state.uncommitted.is_empty() => state.safe = Some(position),
+            None if state.uncommitted.is_empty() => state.safe = Some(end),
             None => {}
         }
     }
 
-    /// The commit that must be known before more than `count_max` are not.
-    pub(crate) fn overdue(&self, count_max: usize) -> Option<Ticket> {
+    /// The commit of the first batch, if it must be known before another batch is read.
+    pub(crate) fn overdue(&self) -> Option<Ticket> {
         let state = self.0.lock();
-        let is_overdue = state.uncommitted.len() > count_max;
+        let is_overdue = state.uncommitted.len() > UNCOMMITTED_MAX
+            || state.uncommitted_bytes > UNCOMMITTED_BYTES_MAX;
         let first = state.uncommitted.front().filter(|_| is_overdue);
-        first.map(|(ticket, _)| ticket.clone())
+        first.map(|batch| batch.ticket.clone())
+    }
+
+    /// The commit of the first batch of which it is not known.
+    pub(crate) fn first_uncommitted(&self) -> Option<Ticket> {
+        let state = self.0.lock();
+        let first = state.uncommitted.front();
+        first.map(|batch| batch.ticket.clone())
     }
 
     /// Whether a batch could not be stored, so that reading will return to an earlier position.
     pub(crate) fn has_failed(&self) -> bool {
         let state = self.0.lock();
-        let mut outcomes = state.uncommitted.iter().map(|(ticket, _)| ticket.outcome());
+        let mut outcomes = state.uncommitted.iter().map(|batch| batch.ticket.outcome());
         outcomes.any(|outcome| matches!(outcome, Some(Err(_))))
     }
 
     /// Takes the known outcomes. After a failure, reading returns to the last safe position.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         let mut state = self.0.lock();
-        while let Some((ticket, position)) = state.uncommitted.front() {
+        while let Some(UncommittedBatch { ticket, end, bytes }) = state.uncommitted.front() {
             match ticket.outcome() {
                 None => break,
                 Some(Ok(())) => {
-                    state.safe = Some(*position);
+                    (state.safe, state.uncommitted_bytes) =
+                        (Some(*end), state.uncommitted_bytes - bytes);
                     state.uncommitted.pop_front();
                 }
                 Some(Err(error)) => {
@@ -136,6 +165,7 @@ impl ReadProgress {
 impl ProgressState {
     fn go_back(&mut self) {
         self.uncommitted.clear();
+        self.uncommitted_bytes = 0;
         self.delivered = self.safe;
     }
 }
@@ -159,11 +189,11 @@ mod tests {
         let progress = ReadProgress::new(Some(at(1)));
         let (first, first_ticket) = ExternalCommit::new();
         let (second, second_ticket) = ExternalCommit::new();
-        progress.note(at(5), Some(first_ticket));
-        progress.note(at(9), Some(second_ticket));
-        progress.note(at(10), None);
+        progress.note(at(5), 1, Some(first_ticket));
+        progress.note(at(9), 1, Some(second_ticket));
+        progress.note(at(10), 1, None);
         assert_eq!(progress.delivered(), Some(at(10)));
-        assert!(progress.overdue(2).is_none() && progress.overdue(1).is_some());
+        assert!(progress.overdue().is_none() && progress.first_uncommitted().is_some());
         first.decide(Ok(()));
         progress.settle().expect("the first is stored");
         assert!(!progress.has_failed());
@@ -175,16 +205,41 @@ mod tests {
     }
 
     #[test]
+    fn batches_wait_for_a_commit_after_some_and_after_long_ones() {
+        let progress = ReadProgress::new(Some(at(1)));
+        let (commits, tickets): (Vec<_>, Vec<_>) =
+            (0..=UNCOMMITTED_MAX).map(|_| ExternalCommit::new()).unzip();
+        for (sequence, ticket) in (2..).zip(tickets) {
+            assert!(progress.overdue().is_none());
+            progress.note(at(sequence), 1, Some(ticket));
+        }
+        assert!(progress.overdue().is_some());
+        for commit in &commits {
+            commit.decide(Ok(()));
+        }
+        progress.settle().expect("all are stored");
+        assert!(progress.overdue().is_none());
+        let (commit, ticket) = ExternalCommit::new();
+        progress.note(at(100), UNCOMMITTED_BYTES_MAX, Some(ticket.clone()));
+        assert!(progress.overdue().is_none());
+        progress.note(at(101), 1, Some(ticket));
+        assert!(progress.overdue().is_some());
+        commit.decide(Ok(()));
+        progress.settle().expect("both are stored");
+        assert!(progress.overdue().is_none() && progress.first_uncommitted().is_none());
+    }
+
+    #[test]
     fn a_position_after_entries_without_changes_is_submitted_once() {
         let progress = ReadProgress::new(None);
         progress.set(at(1));
         assert_eq!(progress.take_unsubmitted(), None);
-        progress.note(at(2), None);
+        progress.note(at(2), 1, None);
         assert_eq!(progress.take_unsubmitted(), Some(at(2)));
         assert_eq!(progress.take_unsubmitted(), None);
         let (commit, ticket) = ExternalCommit::new();
-        progress.note(at(3), Some(ticket));
-        progress.note(at(4), None);
+        progress.note(at(3), 1, Some(ticket));
+        progress.note(at(4), 1, None);
         assert_eq!(progress.take_unsubmitted(), None, "a batch is not decided");
         commit.decide(Ok(()));
         progress.settle().expect("it is stored");

@@ -148,7 +148,7 @@ impl MoveContext {
 
     async fn settle(&self) -> Result<(), StoreError> {
         for partition in &self.shared.log.partitions {
-            while let Some(ticket) = partition.progress.overdue(0) {
+            while let Some(ticket) = partition.progress.first_uncommitted() {
                 ticket.committed().await?;
                 // A failure is left to the reader, which has to return to an earlier position.
                 if partition.progress.has_failed() {

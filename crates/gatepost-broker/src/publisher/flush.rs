@@ -65,14 +65,17 @@ impl Publisher {
 
     fn submit(&mut self) -> SubmittedBatch {
         let are_kept = self.keep_logged();
-        let stored = self.submit_changes();
-        let logged = self.append_logged(stored.as_ref(), are_kept);
+        let is_in_log = !are_kept && self.log_has_changes();
+        let stored = self.submit_changes(is_in_log || self.is_of_other_nodes);
+        let logged = self.append_logged(stored.as_ref(), are_kept, is_in_log);
         let acknowledged = logged.as_ref().or(stored.as_ref());
         self.batch.was_submitted(stored.as_ref(), acknowledged);
         SubmittedBatch { stored, logged }
     }
 
-    fn submit_changes(&mut self) -> Option<Result<Ticket, StoreError>> {
+    /// Submits the changes to the store. Those that could be read from the log again wait for the
+    /// commit of others; deliveries at QoS 2 wait for them.
+    fn submit_changes(&mut self, are_in_log: bool) -> Option<Result<Ticket, StoreError>> {
         let changes = &mut self.batch.changes;
         let Some(store) = self.shared.store.as_ref().filter(|_| !changes.is_empty()) else {
             changes.clear();
@@ -85,7 +88,12 @@ impl Publisher {
             shared.retained.put_in_order(changes, commit);
             guard
         });
-        let ticket = store.submit_after(changes, self.last_ticket.as_ref());
+        let earlier = self.last_ticket.as_ref();
+        let ticket = if are_in_log {
+            store.submit_later(changes, earlier)
+        } else {
+            store.submit_after(changes, earlier)
+        };
         if ticket.is_err() {
             // No client receives a success for these changes, so they may be lost.
             changes.clear();

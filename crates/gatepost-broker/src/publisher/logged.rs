@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use gatepost_message::{Publication, Qos};
-use gatepost_store::{StoreError, Ticket};
+use gatepost_store::{StoreChange, StoreError, Ticket};
 
 use super::Publisher;
 use crate::nodes::{LoggedBatch, LoggedPublication, OutOfMemory};
@@ -55,11 +55,27 @@ impl Publisher {
         are_kept
     }
 
-    /// Appends the publications of this batch to the log; `None` if there are none.
+    /// Whether the changes of this batch are only the history of what is appended to the log: they
+    /// are written again when the log is read, if they are lost.
+    pub(super) fn log_has_changes(&self) -> bool {
+        let mut logged = self.logged.iter();
+        self.batch.changes.iter().all(|change| {
+            let (StoreChange::History(publication) | StoreChange::HistoryAt(_, publication)) =
+                change
+            else {
+                return false;
+            };
+            logged.any(|logged| Arc::ptr_eq(&logged.publication, publication))
+        })
+    }
+
+    /// Appends the publications of this batch to the log; `None` if there are none. They wait for
+    /// the changes of this batch, unless the log has these too.
     pub(super) fn append_logged(
         &mut self,
         stored: Option<&Result<Ticket, StoreError>>,
         are_kept: bool,
+        is_in_log: bool,
     ) -> Option<Result<Ticket, StoreError>> {
         if self.logged.is_empty() {
             return None;
@@ -79,7 +95,7 @@ impl Publisher {
         let nodes = self.shared.nodes.as_ref()?;
         let ticket = nodes.append(LoggedBatch {
             publications: &mut self.logged,
-            stored,
+            stored: stored.filter(|_| !is_in_log),
             earlier,
             are_kept,
         });
@@ -127,6 +143,19 @@ impl Publisher {
         self.batch.audience = Audience::All;
         self.deliver_to_groups(&route, publication);
         Ok(())
+    }
+
+    /// Adds a publication of this server that the log has to the history, if it is not there: the
+    /// commit that had it failed, or an earlier run ended before.
+    pub fn restore_history(&mut self, publication: &Arc<Publication>) {
+        let slot = self.slot_of(&publication.topic);
+        if !self.keeps_history_of(slot, publication) {
+            return;
+        }
+        let position = self.shared.recent.place_again(publication);
+        let publication = publication.clone();
+        let restored = StoreChange::RestoreHistory(position, publication);
+        self.batch.changes.push(restored);
     }
 
     /// Whether there are changes that the next flush stores.

@@ -270,6 +270,16 @@ impl Publisher {
         receivers
     }
 
+    /// Whether the publication must be in the history after a restart.
+    fn keeps_history_of(&self, slot: TopicSlot, publication: &Publication) -> bool {
+        let is_transient = publication.qos == Qos::AtMostOnce || publication.topic.is_internal();
+        let rule = self.topics[slot].rule.as_ref();
+        !is_transient
+            && publication.is_remembered()
+            && self.shared.keeps_history()
+            && rule.is_none_or(|rule| rule.history_messages_max() != Some(0))
+    }
+
     /// Gives the publication its position, remembers it, and queues it for the topic's readers, in
     /// that order (see `recent/mod.rs`). Returns the route that was used.
     fn remember_and_queue(
@@ -292,9 +302,8 @@ impl Publisher {
                     continue;
                 }
             };
-            let rule = self.topics[slot].rule.as_ref();
-            if rule.is_none_or(|rule| rule.history_messages_max() != Some(0)) {
-                keep_in_history(&self.shared, &mut self.batch, position, publication);
+            if self.keeps_history_of(slot, publication) {
+                keep_in_history(&mut self.batch, position, publication);
             }
             if order.is_some() {
                 let remembered = Remembered {
@@ -385,17 +394,8 @@ impl Publisher {
     }
 }
 
-/// Stores a publication at its position if it must survive a restart.
-fn keep_in_history(
-    shared: &BrokerShared,
-    batch: &mut ChangeBatch,
-    position: MessageId,
-    publication: &Arc<Publication>,
-) {
-    let is_transient = publication.qos == Qos::AtMostOnce || publication.topic.is_internal();
-    if is_transient || !publication.is_remembered() || !shared.keeps_history() {
-        return;
-    }
+/// Stores a publication at its position.
+fn keep_in_history(batch: &mut ChangeBatch, position: MessageId, publication: &Arc<Publication>) {
     let publication = publication.clone();
     batch.changes.push(if position == publication.id {
         StoreChange::History(publication)

@@ -231,6 +231,25 @@ impl RecentMessages {
         let _ = self.push_at(&record, position, &Arc::new(publication), || true);
     }
 
+    /// The position of a publication that was published by an earlier run, or is remembered. If it
+    /// is later than all others of its topic that are remembered, it is remembered too.
+    pub(crate) fn place_again(&self, publication: &Arc<Publication>) -> MessageId {
+        let record = self.record(&publication.topic);
+        let ring = record.ring.lock();
+        let of_ring = &ring.publications;
+        let mut latest = of_ring.iter().rev();
+        if let Some(found) = latest.find(|one| one.publication.id == publication.id) {
+            return found.position;
+        }
+        let newest = of_ring.back().map(|newest| newest.publication.id);
+        drop(ring);
+        let id = publication.id;
+        let pushed = (newest < Some(id)).then(|| self.push(&record, publication, || true));
+        pushed
+            .and_then(Result::ok)
+            .unwrap_or_else(|| self.next_position(id))
+    }
+
     fn push_at(
         &self,
         record: &TopicRecord,

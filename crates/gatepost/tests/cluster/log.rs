@@ -172,6 +172,49 @@ fn every_node_remembers_what_was_published_durably() {
     });
 }
 
+/// The numbers of the messages `n0`, `n1` and so on in the history of a topic, in its order.
+fn remembered(gateway: &Gateway, topic: &str) -> Vec<u32> {
+    let url = gateway.url(&format!("/topics/{topic}"));
+    let answer = text_of(&run("curl", &["-s", &url], b""));
+    let parts = answer.split("\"n").skip(1);
+    let numbers = parts.filter_map(|part| part.split_once('"')?.0.parse().ok());
+    numbers.collect()
+}
+
+/// The database of the publishers' node gets the history after the acknowledgement.
+#[test]
+fn a_node_that_is_killed_at_once_remembers_what_it_has_acknowledged() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = format!("{}{PLAIN}", nats.settings(1));
+    let mut published = Vec::new();
+    for round in 0..3 {
+        let one = Gateway::start_in(folder.path(), &settings);
+        await_some("the history is complete", || {
+            (remembered(&one, "h/x") == published).then_some(())
+        });
+        let added = round * 20..(round + 1) * 20;
+        let lines: Vec<String> = added.clone().map(|number| format!("n{number}\n")).collect();
+        let port = one.port("mqtt");
+        let arguments = ["-p", &port, "-V", "5", "-t", "h/x", "-q", "1", "-l"];
+        let output = run("mosquitto_pub", &arguments, lines.concat().as_bytes());
+        assert!(output.status.success(), "{}", text_of(&output));
+        one.kill();
+        published.extend(added);
+    }
+    // Also from the database alone.
+    let one = Gateway::start_in(folder.path(), &settings);
+    await_some("the history is complete", || {
+        (remembered(&one, "h/x") == published).then_some(())
+    });
+    assert_eq!(one.terminate(), Some(0));
+    let one = Gateway::start_in(folder.path(), PLAIN);
+    assert_eq!(remembered(&one, "h/x"), published);
+}
+
 #[test]
 fn a_cluster_with_other_partitions_is_refused() {
     if nats::program().is_none() {
