@@ -105,7 +105,7 @@ impl StoreTable {
         statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
     ) -> Result<bool, StoreError> {
-        Ok(self.crc_at_key(statements, values)?.is_some())
+        Ok(self.find(statements, values, |_| Ok(()))?.is_some())
     }
 
     /// The checksum of the row that has the key of `values`.
@@ -114,15 +114,17 @@ impl StoreTable {
         statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
     ) -> rusqlite::Result<Option<i64>> {
-        Ok(self.crc_at_key(statements, values)?.flatten())
+        let found = self.find(statements, values, |row| row.get(0))?;
+        Ok(found.flatten())
     }
 
-    /// The column of the checksum in the row that has the key of `values`.
-    fn crc_at_key(
+    /// Finds the row that has the key of `values`; `read` gets its checksum.
+    fn find<T>(
         &'static self,
         statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
-    ) -> rusqlite::Result<Option<Option<i64>>> {
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
         let statement = statements.prepare(&self.crc_of)?;
         for (index, key) in self.key.iter().enumerate() {
             let column = self.columns.iter().position(|column| column == key);
@@ -130,7 +132,7 @@ impl StoreTable {
             statement.raw_bind_parameter(index + 1, value)?;
         }
         let mut rows = statement.raw_query();
-        rows.next()?.map(|row| row.get(0)).transpose()
+        rows.next()?.map(read).transpose()
     }
 
     /// Inserts a row, or replaces the one with its key.

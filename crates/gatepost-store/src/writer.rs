@@ -16,7 +16,7 @@ use crate::statements::Statements;
 use crate::stored_clock::StoredClock;
 use crate::trim::{self, Trimmer};
 use crate::watch::DiskHealth;
-use crate::{JournalEntry, StoreChange, StoreError, rows, series, table};
+use crate::{JournalEntry, QuarantineEntry, StoreChange, StoreError, rows, series, table};
 
 pub(crate) struct StoreWriter {
     connection: Arc<Mutex<Connection>>,
@@ -285,31 +285,9 @@ fn apply_one(
             add_to_history(statements, kept, *position, publication)
         }
         StoreChange::RestoreHistory(position, publication) => {
-            let has_it = with_publication_row(publication, |values, _| {
-                table::HISTORY.has_key_of(statements, values)
-            })?;
-            if has_it {
-                return Ok(());
-            }
-            add_to_history(statements, kept, *position, publication)
+            restore_history(statements, kept, *position, publication)
         }
-        StoreChange::Quarantine(entry) => {
-            with_journal_row(&entry.journal, |values| {
-                table::JOURNAL.add(statements, values)
-            })?;
-            let properties = rows::properties_to_text(entry.properties.as_deref());
-            let bytes = entry.body.len() + properties.as_ref().map_or(0, String::len);
-            kept.quarantine += bytes as u64;
-            table::QUARANTINE.add(
-                statements,
-                params![
-                    rows::id_to_row(entry.journal.id),
-                    &entry.body[..],
-                    properties,
-                    entry.retain,
-                ],
-            )
-        }
+        StoreChange::Quarantine(entry) => add_to_quarantine(statements, kept, entry),
         StoreChange::Sample(sample) => series::append(statements, sample),
         StoreChange::Unquarantine(id) => {
             let removed = bounds::QUARANTINE.delete(
@@ -342,6 +320,44 @@ fn apply_one(
             params![space, &prefix[..]],
         ),
     }
+}
+
+fn add_to_quarantine(
+    statements: &mut Statements<'_>,
+    kept: &mut KeptBytes,
+    entry: &QuarantineEntry,
+) -> Result<(), StoreError> {
+    with_journal_row(&entry.journal, |values| {
+        table::JOURNAL.add(statements, values)
+    })?;
+    let properties = rows::properties_to_text(entry.properties.as_deref());
+    let bytes = entry.body.len() + properties.as_ref().map_or(0, String::len);
+    kept.quarantine += bytes as u64;
+    table::QUARANTINE.add(
+        statements,
+        params![
+            rows::id_to_row(entry.journal.id),
+            &entry.body[..],
+            properties,
+            entry.retain,
+        ],
+    )
+}
+
+/// Adds a publication to the history unless it is there.
+fn restore_history(
+    statements: &mut Statements<'_>,
+    kept: &mut KeptBytes,
+    position: MessageId,
+    publication: &Publication,
+) -> Result<(), StoreError> {
+    let has_it = with_publication_row(publication, |values, _| {
+        table::HISTORY.has_key_of(statements, values)
+    })?;
+    if has_it {
+        return Ok(());
+    }
+    add_to_history(statements, kept, position, publication)
 }
 
 fn add_to_history(

@@ -24,7 +24,7 @@ struct ProgressState {
     submitted: Option<LogPosition>,
     /// Batches whose commit is not known.
     uncommitted: VecDeque<UncommittedBatch>,
-    /// Their bytes.
+    /// The bytes of these batches.
     uncommitted_bytes: usize,
     /// Consecutive connections at which the stream ended before the position.
     early_ends: u32,

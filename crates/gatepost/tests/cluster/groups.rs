@@ -6,7 +6,7 @@ use super::log::{await_read, kept_session, messages};
 use super::moves::resumed;
 use super::nats::{self, Nats};
 use super::support::{Client, Gateway, await_some, command, feed, root};
-use super::{PLAIN, await_joined, metric, node, two_nodes};
+use super::{PLAIN, await_joined, metric, node, publish, two_nodes};
 
 /// A member with a session that outlives its connection.
 fn member(gateway: &Gateway, id: &str) -> Client {
@@ -195,6 +195,10 @@ fn what_a_failed_node_was_to_serve_goes_to_other_members() {
     let two = Gateway::start_in(folder.path(), &settings(2));
     await_joined(&two, 1);
     let mut again = resumed(&two, "there");
+    await_some("the log has its member", || {
+        publish(&one, "s/v", "x", &["-q", "1"]);
+        (!messages(&mut again, "s/v ").is_empty()).then_some(())
+    });
     publish_numbers(&one, "s/w", 2, 0..100);
     await_each_once(&mut [&mut here, &mut again], "s/w ", 100);
     await_read(&one);

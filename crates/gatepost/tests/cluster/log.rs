@@ -1,8 +1,10 @@
 //! Publications at QoS 1 and 2, which go through the log of the cluster.
 
+use super::moves::next;
 use super::nats::{self, Nats};
 use super::refusals::refused;
 use super::support::{Client, Gateway, await_some, post, root, run, text_of};
+use super::wire::{Connection, Packet, Publish, Version};
 use super::{PLAIN, await_joined, metric, node, publish, readyz, two_nodes};
 
 /// mosquitto_sub with a session that outlives its connection.
@@ -196,14 +198,22 @@ fn a_node_that_is_killed_at_once_remembers_what_it_has_acknowledged() {
         await_some("the history is complete", || {
             (remembered(&one, "h/x") == published).then_some(())
         });
-        let added = round * 20..(round + 1) * 20;
-        let lines: Vec<String> = added.clone().map(|number| format!("n{number}\n")).collect();
-        let port = one.port("mqtt");
-        let arguments = ["-p", &port, "-V", "5", "-t", "h/x", "-q", "1", "-l"];
-        let output = run("mosquitto_pub", &arguments, lines.concat().as_bytes());
-        assert!(output.status.success(), "{}", text_of(&output));
+        let opened = Connection::open(one.address("mqtt"), Version::Mqtt311, "swift");
+        let (mut connection, _) = opened.expect("accepted");
+        for number in round * 20..(round + 1) * 20 {
+            connection.put_publish(&Publish {
+                topic: "h/x".to_owned(),
+                payload: format!("n{number}"),
+                qos: 1,
+                dup: false,
+                packet_id: 1 + number as u16,
+            });
+            published.push(number);
+        }
+        for number in round * 20..(round + 1) * 20 {
+            assert_eq!(next(&mut connection), Packet::Puback(1 + number as u16));
+        }
         one.kill();
-        published.extend(added);
     }
     // Also from the database alone.
     let one = Gateway::start_in(folder.path(), &settings);

@@ -225,8 +225,8 @@ impl Nats {
         NatsSubscription::start(connection, subject)
     }
 
-    /// The streams that have no leader, fewer replicas than these, or a replica that has not got all
-    /// messages yet.
+    /// The streams that have no leader, fewer replicas than these, or a replica that has not got
+    /// all messages yet.
     pub(crate) fn incomplete_streams(&self, replicas: u64) -> Vec<String> {
         let names = |answer: &Value, field: &str| -> Vec<Value> {
             answer[field].as_array().cloned().unwrap_or_default()

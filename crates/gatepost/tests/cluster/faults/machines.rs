@@ -22,6 +22,8 @@ const NATS_DISK: u32 = 256;
 const NODE_DISK: u32 = 512;
 /// The longest time after a fault until all replicas are complete.
 const REPLICAS_WITHIN: Duration = Duration::from_mins(2);
+/// The time for which a server that led the others, and stood still, answers from what it had.
+const OUTDATED_FOR: Duration = Duration::from_secs(2);
 /// The pieces by which a disk is filled.
 static PIECE: [u8; 1 << 16] = [0; 1 << 16];
 const SETTINGS: &str = "rules.paths = []\nbroker.queue_messages_max = 10000000\n\
@@ -189,10 +191,20 @@ impl Machines {
     /// third.
     pub(crate) fn await_replicas(&self) {
         let deadline = Instant::now() + REPLICAS_WITHIN;
+        let mut complete_since = None;
         loop {
-            let incomplete = self.servers[0].incomplete_streams(self.servers.len() as u64);
+            let replicas = self.servers.len() as u64;
+            let of_all = self.servers.iter();
+            let incomplete: Vec<String> = of_all
+                .flat_map(|server| server.incomplete_streams(replicas))
+                .collect();
             if incomplete.is_empty() {
-                return;
+                let since = complete_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > OUTDATED_FOR {
+                    return;
+                }
+            } else {
+                complete_since = None;
             }
             assert!(
                 Instant::now() < deadline,
