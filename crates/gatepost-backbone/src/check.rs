@@ -223,10 +223,16 @@ fn replicas(settings: &BackboneSettings, name: &str, info: &stream::Info) -> Eng
     }
     let others = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
     let late: Vec<&str> = others
+        .clone()
         .filter(|peer| !peer.current || peer.offline)
         .map(|peer| peer.name.as_str())
         .collect();
-    if late.is_empty() {
+    let made = 1 + others.count();
+    if late.is_empty() && made < has {
+        let text =
+            format!("the stream {name} has {made} replicas, and will have {has}: check again");
+        EngineFinding::new(EngineFindingKind::Warning, text)
+    } else if late.is_empty() {
         let text = format!("the stream {name} has {has} replicas, all current");
         EngineFinding::new(EngineFindingKind::Good, text)
     } else {

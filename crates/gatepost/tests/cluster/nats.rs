@@ -241,10 +241,10 @@ impl Nats {
         let without_answer = names(&answer, "missing");
         let incomplete = names(&answer, "streams").into_iter().filter(|stream| {
             let of_cluster = &stream["cluster"];
-            let mut others = names(of_cluster, "replicas").into_iter();
-            of_cluster["leader"].is_null()
-                || stream["config"]["num_replicas"].as_u64() < Some(replicas)
-                || others.any(|replica| replica["current"] != true)
+            let others = names(of_cluster, "replicas");
+            let current = others.iter().filter(|other| other["current"] == true);
+            // The config has a number that the servers may be about to reach.
+            of_cluster["leader"].is_null() || (current.count() as u64) < replicas - 1
         });
         let incomplete = incomplete.map(|stream| stream["config"]["name"].clone());
         let all = without_answer.into_iter().chain(incomplete);

@@ -190,28 +190,21 @@ impl Machines {
     /// server was down has two at first: it has no leader if another server fails before it has the
     /// third.
     pub(crate) fn await_replicas(&self) {
+        thread::sleep(OUTDATED_FOR);
         let deadline = Instant::now() + REPLICAS_WITHIN;
-        let mut complete_since = None;
-        loop {
-            let replicas = self.servers.len() as u64;
-            let of_all = self.servers.iter();
-            let incomplete: Vec<String> = of_all
-                .flat_map(|server| server.incomplete_streams(replicas))
-                .collect();
-            if incomplete.is_empty() {
-                let since = complete_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > OUTDATED_FOR {
-                    return;
+        for server in &self.servers {
+            loop {
+                let incomplete = server.incomplete_streams(self.servers.len() as u64);
+                if incomplete.is_empty() {
+                    break;
                 }
-            } else {
-                complete_since = None;
+                assert!(
+                    Instant::now() < deadline,
+                    "incomplete: {incomplete:?}\n{}",
+                    self.report()
+                );
+                thread::sleep(Duration::from_millis(100));
             }
-            assert!(
-                Instant::now() < deadline,
-                "incomplete: {incomplete:?}\n{}",
-                self.report()
-            );
-            thread::sleep(Duration::from_millis(100));
         }
     }
 
