@@ -78,6 +78,7 @@ pub(crate) async fn read(
             reached: None,
             bytes: 0,
             position_stored: Instant::now(),
+            submitted_earlier: Vec::new(),
             is_readable: false,
         };
         match reader.run(&stream).await {
@@ -106,6 +107,9 @@ struct PartitionReader {
     /// The bytes of the entries before it that were not flushed.
     bytes: usize,
     position_stored: Instant,
+    /// Publications of this run that were delivered and not flushed: earlier commits have their
+    /// history. If one of these fails, so do those that wait, and the reader comes back.
+    submitted_earlier: Vec<Arc<Publication>>,
     /// Whether an entry was read.
     is_readable: bool,
 }
@@ -352,9 +356,9 @@ impl PartitionReader {
         }
         if origin.node == self.shared.node {
             self.publisher.deliver_logged(&one.logged)?;
-            // An earlier commit had it, unless that failed.
-            let is_stored = self.shared.is_of_this_run(origin);
-            if !is_stored || self.shared.log.store.has_lost_changes() {
+            if self.shared.is_of_this_run(origin) {
+                self.submitted_earlier.push(publication.clone());
+            } else {
                 self.publisher.restore_history(publication);
             }
             self.note_kept(origin, one);
@@ -394,23 +398,21 @@ impl PartitionReader {
         let number = self.partition.number;
         let log = &self.shared.log;
         if let Some(position) = self.reached.take() {
-            let ticket = if self.publisher.has_changes() {
+            let has_changes = !self.submitted_earlier.is_empty() || self.publisher.has_changes();
+            for publication in self.submitted_earlier.drain(..) {
+                if log.store.has_lost_changes() {
+                    self.publisher.restore_history(&publication);
+                }
+            }
+            if has_changes {
                 self.publisher.add_changes([position.put(number)]);
                 self.position_stored = Instant::now();
-                self.publisher.flush()
-            } else {
-                self.publisher.flush();
-                None
-            };
+            }
+            let ticket = self.publisher.flush().filter(|_| has_changes);
             self.groups.submitted(ticket.as_ref());
-            self.partition.progress.note(
-                position,
-                std::mem::take(&mut self.bytes),
-                ticket.transpose().map_err(|error| {
-                    self.partition.progress.go_back();
-                    ReadEnd::Store(error)
-                })?,
-            );
+            let bytes = std::mem::take(&mut self.bytes);
+            let noted = self.partition.progress.note(position, bytes, ticket);
+            noted.map_err(ReadEnd::Store)?;
         }
         if is_idle {
             self.groups.submitted(None);

@@ -82,9 +82,15 @@ impl ReadProgress {
     }
 
     /// Notes a batch with entries of this many bytes; without a ticket it changed nothing that is
-    /// stored.
-    pub(crate) fn note(&self, end: LogPosition, bytes: usize, ticket: Option<Ticket>) {
+    /// stored. If it was refused, reading returns to the last safe position.
+    pub(crate) fn note(
+        &self,
+        end: LogPosition,
+        bytes: usize,
+        ticket: Option<Result<Ticket, StoreError>>,
+    ) -> Result<(), StoreError> {
         let mut state = self.0.lock();
+        let ticket = ticket.transpose().inspect_err(|_| state.go_back())?;
         state.delivered = Some(end);
         state.early_ends = 0;
         match ticket {
@@ -97,6 +103,7 @@ impl ReadProgress {
             None if state.uncommitted.is_empty() => state.safe = Some(end),
             None => {}
         }
+        Ok(())
     }
 
     /// The commit of the first batch, if it must be known before another batch is read.
@@ -145,11 +152,6 @@ impl ReadProgress {
         Ok(())
     }
 
-    /// Returns to the last safe position, after a batch was refused.
-    pub(crate) fn go_back(&self) {
-        self.0.lock().go_back();
-    }
-
     /// The position that the database does not have, if no batch will store it; it counts as
     /// submitted.
     pub(crate) fn take_unsubmitted(&self) -> Option<LogPosition> {
@@ -184,14 +186,19 @@ mod tests {
         StoreError::Closed
     }
 
+    fn note(progress: &ReadProgress, end: LogPosition, bytes: usize, ticket: Option<Ticket>) {
+        let noted = progress.note(end, bytes, ticket.map(Ok));
+        noted.expect("it was submitted");
+    }
+
     #[test]
     fn after_a_failed_commit_reading_returns_to_the_last_stored_position() {
         let progress = ReadProgress::new(Some(at(1)));
         let (first, first_ticket) = ExternalCommit::new();
         let (second, second_ticket) = ExternalCommit::new();
-        progress.note(at(5), 1, Some(first_ticket));
-        progress.note(at(9), 1, Some(second_ticket));
-        progress.note(at(10), 1, None);
+        note(&progress, at(5), 1, Some(first_ticket));
+        note(&progress, at(9), 1, Some(second_ticket));
+        note(&progress, at(10), 1, None);
         assert_eq!(progress.delivered(), Some(at(10)));
         assert!(progress.overdue().is_none() && progress.first_uncommitted().is_some());
         first.decide(Ok(()));
@@ -202,6 +209,13 @@ mod tests {
         assert!(progress.settle().is_err());
         assert_eq!(progress.delivered(), Some(at(5)));
         progress.settle().expect("nothing is undecided");
+        note(&progress, at(6), 1, None);
+        assert_eq!(progress.delivered(), Some(at(6)));
+        let (_undecided, third_ticket) = ExternalCommit::new();
+        note(&progress, at(7), 1, Some(third_ticket));
+        let refused = progress.note(at(8), 1, Some(Err(closed())));
+        assert!(refused.is_err());
+        assert_eq!(progress.delivered(), Some(at(6)));
     }
 
     #[test]
@@ -211,7 +225,7 @@ mod tests {
             (0..=UNCOMMITTED_MAX).map(|_| ExternalCommit::new()).unzip();
         for (sequence, ticket) in (2..).zip(tickets) {
             assert!(progress.overdue().is_none());
-            progress.note(at(sequence), 1, Some(ticket));
+            note(&progress, at(sequence), 1, Some(ticket));
         }
         assert!(progress.overdue().is_some());
         for commit in &commits {
@@ -220,9 +234,14 @@ mod tests {
         progress.settle().expect("all are stored");
         assert!(progress.overdue().is_none());
         let (commit, ticket) = ExternalCommit::new();
-        progress.note(at(100), UNCOMMITTED_BYTES_MAX, Some(ticket.clone()));
+        note(
+            &progress,
+            at(100),
+            UNCOMMITTED_BYTES_MAX,
+            Some(ticket.clone()),
+        );
         assert!(progress.overdue().is_none());
-        progress.note(at(101), 1, Some(ticket));
+        note(&progress, at(101), 1, Some(ticket));
         assert!(progress.overdue().is_some());
         commit.decide(Ok(()));
         progress.settle().expect("both are stored");
@@ -234,12 +253,12 @@ mod tests {
         let progress = ReadProgress::new(None);
         progress.set(at(1));
         assert_eq!(progress.take_unsubmitted(), None);
-        progress.note(at(2), 1, None);
+        note(&progress, at(2), 1, None);
         assert_eq!(progress.take_unsubmitted(), Some(at(2)));
         assert_eq!(progress.take_unsubmitted(), None);
         let (commit, ticket) = ExternalCommit::new();
-        progress.note(at(3), 1, Some(ticket));
-        progress.note(at(4), 1, None);
+        note(&progress, at(3), 1, Some(ticket));
+        note(&progress, at(4), 1, None);
         assert_eq!(progress.take_unsubmitted(), None, "a batch is not decided");
         commit.decide(Ok(()));
         progress.settle().expect("it is stored");

@@ -1,10 +1,8 @@
 //! Publications at QoS 1 and 2, which go through the log of the cluster.
 
-use super::moves::next;
 use super::nats::{self, Nats};
 use super::refusals::refused;
 use super::support::{Client, Gateway, await_some, post, root, run, text_of};
-use super::wire::{Connection, Packet, Publish, Version};
 use super::{PLAIN, await_joined, metric, node, publish, readyz, two_nodes};
 
 /// mosquitto_sub with a session that outlives its connection.
@@ -155,74 +153,6 @@ fn a_publisher_with_no_local_does_not_get_its_own_messages_back() {
     all.await_line("l/own mine 1");
     publish(&two, "l/other", "x", &["-q", "1"]);
     assert_eq!(own.await_line("l/"), "l/other");
-}
-
-#[test]
-fn every_node_remembers_what_was_published_durably() {
-    if nats::program().is_none() {
-        return;
-    }
-    let nats = Nats::start("");
-    let (one, two) = two_nodes(&nats);
-    for number in 0..5 {
-        publish(&one, "h/x", &format!("n{number}"), &["-q", "1"]);
-    }
-    await_some("the other node has the history", || {
-        let answer = text_of(&run("curl", &["-s", &two.url("/topics/h/x")], b""));
-        let found = (0..5).filter(|number| answer.contains(&format!("\"n{number}\"")));
-        (found.count() == 5).then_some(())
-    });
-}
-
-/// The numbers of the messages `n0`, `n1` and so on in the history of a topic, in its order.
-fn remembered(gateway: &Gateway, topic: &str) -> Vec<u32> {
-    let url = gateway.url(&format!("/topics/{topic}"));
-    let answer = text_of(&run("curl", &["-s", &url], b""));
-    let parts = answer.split("\"n").skip(1);
-    let numbers = parts.filter_map(|part| part.split_once('"')?.0.parse().ok());
-    numbers.collect()
-}
-
-/// The database of the publishers' node gets the history after the acknowledgement.
-#[test]
-fn a_node_that_is_killed_at_once_remembers_what_it_has_acknowledged() {
-    if nats::program().is_none() {
-        return;
-    }
-    let nats = Nats::start("");
-    let folder = tempfile::tempdir().expect("a folder");
-    let settings = format!("{}{PLAIN}", nats.settings(1));
-    let mut published = Vec::new();
-    for round in 0..3 {
-        let one = Gateway::start_in(folder.path(), &settings);
-        await_some("the history is complete", || {
-            (remembered(&one, "h/x") == published).then_some(())
-        });
-        let opened = Connection::open(one.address("mqtt"), Version::Mqtt311, "swift");
-        let (mut connection, _) = opened.expect("accepted");
-        for number in round * 20..(round + 1) * 20 {
-            connection.put_publish(&Publish {
-                topic: "h/x".to_owned(),
-                payload: format!("n{number}"),
-                qos: 1,
-                dup: false,
-                packet_id: 1 + number as u16,
-            });
-            published.push(number);
-        }
-        for number in round * 20..(round + 1) * 20 {
-            assert_eq!(next(&mut connection), Packet::Puback(1 + number as u16));
-        }
-        one.kill();
-    }
-    // Also from the database alone.
-    let one = Gateway::start_in(folder.path(), &settings);
-    await_some("the history is complete", || {
-        (remembered(&one, "h/x") == published).then_some(())
-    });
-    assert_eq!(one.terminate(), Some(0));
-    let one = Gateway::start_in(folder.path(), PLAIN);
-    assert_eq!(remembered(&one, "h/x"), published);
 }
 
 #[test]

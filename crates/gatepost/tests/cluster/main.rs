@@ -13,6 +13,7 @@ mod disaster;
 mod entry_sizes;
 mod faults;
 mod groups;
+mod history;
 mod journal;
 mod learning;
 mod log;
