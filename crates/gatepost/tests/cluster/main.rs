@@ -8,6 +8,7 @@ mod adoption;
 mod adoption_interrupted;
 #[path = "../crash/clients.rs"]
 mod clients;
+mod common_start;
 mod contended_moves;
 mod disaster;
 mod entry_sizes;
