@@ -164,7 +164,7 @@ pub(crate) fn begin(origin: BundleOrigin) -> BytesMut {
     buffer
 }
 
-/// Reads a bundle. The publications share its memory.
+/// Reads a bundle.
 pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, Vec<Publication>), EncodingError> {
     let mut input = Input::versioned(bytes)?;
     let origin = input.origin()?;
@@ -264,15 +264,30 @@ impl Input {
         Qos::from_level(self.u8()?).ok_or(EncodingError::Malformed)
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<Bytes, EncodingError> {
+    /// Bytes after their length, in the memory of the input.
+    fn shared_bytes(&mut self) -> Result<Bytes, EncodingError> {
         let length = self.u32()? as usize;
         self.need(length)?;
         Ok(self.0.split_to(length))
     }
 
+    /// Bytes after their length. They are copied, since they may be kept for long: a part of the
+    /// input would keep all of it, and the buffer of the connection that received it.
+    pub(crate) fn bytes(&mut self) -> Result<Bytes, EncodingError> {
+        let bytes = self.shared_bytes()?;
+        Ok(Bytes::copy_from_slice(&bytes))
+    }
+
     pub(crate) fn text(&mut self) -> Result<String, EncodingError> {
-        let bytes = self.bytes()?;
-        String::from_utf8(bytes.to_vec()).map_err(|_| EncodingError::Malformed)
+        let bytes = self.shared_bytes()?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| EncodingError::Malformed)?;
+        Ok(text.to_owned())
+    }
+
+    fn topic(&mut self) -> Result<Topic, EncodingError> {
+        let bytes = self.shared_bytes()?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| EncodingError::Malformed)?;
+        Topic::new(text).map_err(|_| EncodingError::Malformed)
     }
 
     pub(crate) fn publication(&mut self) -> Result<Publication, EncodingError> {
@@ -282,7 +297,7 @@ impl Input {
         if flags & !KNOWN != 0 {
             return Err(EncodingError::Malformed);
         }
-        let topic = Topic::new(&self.text()?).map_err(|_| EncodingError::Malformed)?;
+        let topic = self.topic()?;
         let payload = self.bytes()?;
         let properties = (flags & HAS_PROPERTIES != 0)
             .then(|| self.properties(flags).map(Box::new))
@@ -330,111 +345,4 @@ impl fmt::Display for BundleOrigin {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    pub(crate) fn publications() -> impl Strategy<Value = Publication> {
-        let text = || proptest::option::of("[a-z/ü]{0,9}");
-        let user = proptest::collection::vec(("[a-z]{0,4}", "[a-zß]{0,9}"), 0..3);
-        let properties = (
-            proptest::option::of(any::<bool>()),
-            text(),
-            proptest::option::of(any::<u32>()),
-            text(),
-            proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20)),
-            user,
-        );
-        let properties = properties.prop_map(
-            |(payload_is_text, content_type, expiry_seconds, response_topic, data, user)| {
-                Properties {
-                    payload_is_text,
-                    content_type,
-                    expiry_seconds,
-                    response_topic,
-                    correlation_data: data.map(Bytes::from),
-                    user,
-                }
-            },
-        );
-        (
-            any::<u64>(),
-            "[a-z/ü]{1,20}",
-            proptest::collection::vec(any::<u8>(), 0..99),
-            0_u8..3,
-            any::<bool>(),
-            proptest::option::of(properties),
-        )
-            .prop_map(
-                |(id, topic, payload, qos, retain, properties)| Publication {
-                    id: MessageId::from_number(id),
-                    topic: Topic::new(&topic).expect("a topic"),
-                    payload: payload.into(),
-                    qos: Qos::from_level(qos).expect("a level"),
-                    retain,
-                    properties: properties.map(Box::new),
-                },
-            )
-    }
-
-    const ORIGIN: BundleOrigin = BundleOrigin {
-        node: 3,
-        run: 1 << 40,
-        number: 17,
-    };
-
-    fn bundle(publications: &[Publication]) -> Bytes {
-        let mut buffer = begin(ORIGIN);
-        for publication in publications {
-            push(&mut buffer, publication);
-        }
-        buffer.freeze()
-    }
-
-    proptest! {
-        #[test]
-        fn a_written_bundle_reads_back(all in proptest::collection::vec(publications(), 0..4)) {
-            let bytes = bundle(&all);
-            let least: usize = all.iter().map(bundle_bytes_min).max().unwrap_or(HEAD_BYTES);
-            prop_assert!(bytes.len() >= least);
-            prop_assert_eq!(read(bytes), Ok((ORIGIN, all)));
-        }
-
-        #[test]
-        fn no_bytes_cause_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut with_version = vec![VERSION];
-            with_version.extend(&bytes);
-            let _ = (read(bytes.into()), read(with_version.into()));
-        }
-
-        #[test]
-        fn damage_causes_no_panic_and_no_more_than_was_sent(
-            one in publications(), at in any::<usize>(), to in any::<u8>(), cut in any::<usize>(),
-        ) {
-            let mut bytes = bundle(&[one]).to_vec();
-            let at = at % bytes.len();
-            bytes[at] = to;
-            bytes.truncate(cut % bytes.len() + 1);
-            let length = bytes.len();
-            if let Ok((_, read)) = read(bytes.into()) {
-                let payloads: usize = read.iter().map(|one| one.payload.len()).sum();
-                prop_assert!(payloads <= length);
-            }
-        }
-    }
-
-    #[test]
-    fn an_incomplete_or_newer_bundle_is_refused() {
-        let whole = bundle(&[Publication::new(Topic::new("a").expect("a topic"), "x")]);
-        for length in (1..HEAD_BYTES).chain(HEAD_BYTES + 1..whole.len()) {
-            assert_eq!(read(whole.slice(..length)), Err(EncodingError::Truncated));
-        }
-        let mut newer = whole.to_vec();
-        newer[0] = VERSION + 1;
-        assert_eq!(
-            read(newer.into()),
-            Err(EncodingError::Version(u32::from(VERSION) + 1))
-        );
-    }
-}
+pub(crate) mod tests;

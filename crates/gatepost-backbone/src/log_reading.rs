@@ -372,8 +372,8 @@ impl PartitionReader {
             publication.retain
                 && retained.decide_live(publication, origin.node) == RetainDecision::Publish
         };
-        let publication = Publication::clone(publication);
-        self.publisher.publish_logged(publication, is_retained)?;
+        self.publisher
+            .publish_logged(publication.clone(), is_retained)?;
         self.shared.count_received();
         self.groups.pass_on(&one.logged, &mut self.publisher);
         Ok(())

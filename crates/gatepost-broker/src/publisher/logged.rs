@@ -103,11 +103,12 @@ impl Publisher {
         Some(Ok(ticket))
     }
 
-    /// Publishes what the log has of another node. `is_retained` decides whether it is also
-    /// retained; otherwise the retained message of its topic is this one or a later one already.
+    /// Publishes what the log has of another node, whose rules were applied there. `is_retained`
+    /// decides whether it is also retained; otherwise the retained message of its topic is this one
+    /// or a later one already.
     pub fn publish_logged(
         &mut self,
-        publication: Publication,
+        publication: Arc<Publication>,
         is_retained: impl FnOnce(&Publication) -> bool,
     ) -> Result<(), OutOfMemory> {
         let slot = self.slot_of(&publication.topic);
@@ -116,7 +117,7 @@ impl Publisher {
         }
         self.served_groups.clear();
         self.keeps_retained = !is_retained(&publication);
-        self.publish_at(slot, publication);
+        self.publish_unchanged(slot, publication);
         self.keeps_retained = false;
         Ok(())
     }

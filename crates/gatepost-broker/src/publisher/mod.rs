@@ -207,6 +207,16 @@ impl Publisher {
         if let Err(refused) = self.apply_rule(slot, &mut publication) {
             return refused;
         }
+        self.publish_unchanged(slot, Arc::new(publication))
+    }
+
+    /// As [`Publisher::publish_at`], for a publication that rules and roles of its topic do not
+    /// change.
+    fn publish_unchanged(
+        &mut self,
+        slot: TopicSlot,
+        publication: Arc<Publication>,
+    ) -> PublishOutcome {
         if publication.qos > Qos::AtMostOnce && self.is_short_of_memory(slot) {
             self.reached(Limit::Memory);
             return PublishOutcome::refused(PublishRefusal::Memory);
@@ -215,7 +225,6 @@ impl Publisher {
         if is_logged && !self.has_room_in_log() {
             return PublishOutcome::refused(PublishRefusal::Log);
         }
-        let publication = Arc::new(publication);
         let mut refused = self
             .account(slot, &publication)
             .then_some(PublishRefusal::Retain);

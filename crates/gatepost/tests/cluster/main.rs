@@ -21,6 +21,7 @@ mod log;
 mod mail_freshness;
 mod mail_release;
 mod mailboxes;
+mod memory;
 mod metrics;
 mod moves;
 mod nats;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use gatepost_message::{Publication, Qos};
+use gatepost_message::Qos;
 use gatepost_store::{SessionChange, SessionRow, StoreChange, WillRow};
 
 use crate::encoding::{self, EncodingError, Input};
@@ -228,7 +228,7 @@ pub(crate) fn read(input: &mut Input) -> Result<StoreChange, EncodingError> {
         },
         MESSAGE => SessionChange::Message {
             number,
-            publication: Arc::new(read_publication(input)?),
+            publication: Arc::new(input.publication()?),
         },
         FORGET_MESSAGE => SessionChange::ForgetMessage { number },
         ENQUEUE => {
@@ -260,12 +260,12 @@ pub(crate) fn read(input: &mut Input) -> Result<StoreChange, EncodingError> {
 fn read_record_change(tag: u8, input: &mut Input) -> Result<StoreChange, EncodingError> {
     let space = SPACES.get(usize::from(input.u8()?));
     let space = *space.ok_or(EncodingError::Malformed)?;
-    let key = own(&input.bytes()?);
+    let key = input.bytes()?;
     Ok(match tag {
         PUT_RECORD => StoreChange::PutRecord {
             space,
             key,
-            value: own(&input.bytes()?),
+            value: input.bytes()?,
         },
         DELETE_RECORD => StoreChange::DeleteRecord { space, key },
         DELETE_RECORDS => StoreChange::DeleteRecords { space, prefix: key },
@@ -302,18 +302,4 @@ fn read_duration(input: &mut Input) -> Result<Duration, EncodingError> {
         Ok(seconds) if seconds < i64::MAX => Duration::from_secs(seconds.unsigned_abs()),
         _ => Duration::MAX,
     })
-}
-
-fn read_publication(input: &mut Input) -> Result<Publication, EncodingError> {
-    let mut publication = input.publication()?;
-    publication.payload = own(&publication.payload);
-    if let Some(properties) = &mut publication.properties {
-        properties.correlation_data = properties.correlation_data.as_ref().map(own);
-    }
-    Ok(publication)
-}
-
-/// Bytes in memory of their own.
-fn own(bytes: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(bytes)
 }

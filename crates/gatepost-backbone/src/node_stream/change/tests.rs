@@ -1,7 +1,7 @@
 //! Changes of all kinds, and tests of their bytes.
 
 use gatepost_broker::LoggedPublication;
-use gatepost_message::{MessageId, TopicFilter};
+use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{DeliveryRow, SubscriptionRow};
 use proptest::collection::vec;
 use proptest::option;
