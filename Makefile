@@ -31,7 +31,7 @@ crash: ## Kill the server under load, ROUNDS times (300); FAULTS=eio,torn,...: o
 	GATEPOST_TEST_CRASH_FAULT_ROUNDS=$(if $(FAULTS),$(or $(ROUNDS),300),20) \
 	$(CARGO) test --release --locked -p gatepost --test crash -- --nocapture $(if $(FAULTS),disk_faults)
 
-cluster: ## Faults of a cluster under load: of processes ROUNDS times (150), and of networks and disks; FAULTS='Kill;Stop': those that begin so; ADOPT_AFTER=1s: with adoption; PARTITIONS=1: of the log; NATS_OTHER=program: of another version, replaces the NATS servers
+cluster: ## Faults of a cluster under load: of processes ROUNDS times (150), and of networks and disks; FAULTS='Kill;Stop': those that begin so; ADOPT_AFTER=1s: the setting; PARTITIONS=1: of the log; NATS_OTHER=program: of another version, replaces the NATS servers
 	GATEPOST_TEST_CLUSTER_ROUNDS=$(or $(ROUNDS),150) GATEPOST_TEST_CLUSTER_FAULTS='$(FAULTS)' \
 	GATEPOST_TEST_CLUSTER_ADOPT_AFTER='$(ADOPT_AFTER)' \
 	GATEPOST_TEST_CLUSTER_PARTITIONS='$(PARTITIONS)' GATEPOST_TEST_NATS_OTHER='$(NATS_OTHER)' \

@@ -104,7 +104,7 @@ impl Default for BackboneSettings {
             log_bytes_max: ByteSize::megabytes(4_096),
             mail_bytes_max: ByteSize::megabytes(4_096),
             lessons_max: 10_000,
-            adopt_after: Period::seconds(0),
+            adopt_after: Period::seconds(10),
         }
     }
 }

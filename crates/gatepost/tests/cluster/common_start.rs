@@ -18,7 +18,7 @@ fn start_all(servers: &[Nats], folders: &[tempfile::TempDir; 3]) -> Vec<Gateway>
             scope.spawn(move || Gateway::start_in(folder.path(), &format!("{settings}{PLAIN}")))
         });
         let starts: Vec<_> = starts.collect();
-        let started = starts.into_iter().map(|start| start.join());
+        let started = starts.into_iter().map(thread::ScopedJoinHandle::join);
         started.map(|node| node.expect("it starts")).collect()
     })
 }

@@ -43,10 +43,14 @@ fn folders() -> [tempfile::TempDir; 2] {
 
 /// Starts both nodes, each in its folder.
 fn start(nats: &Nats, folders: &[tempfile::TempDir; 2]) -> [Gateway; 2] {
+    start_with("", nats, folders)
+}
+
+fn start_with(more: &str, nats: &Nats, folders: &[tempfile::TempDir; 2]) -> [Gateway; 2] {
     let mut numbers = 1..;
     let nodes = folders.each_ref().map(|folder| {
         let number = numbers.next().expect("two numbers");
-        let settings = format!("{}{PLAIN}", nats.settings(number));
+        let settings = format!("{}{more}{PLAIN}", nats.settings(number));
         Gateway::start_in(folder.path(), &settings)
     });
     for node in &nodes {
@@ -164,13 +168,14 @@ fn nodes_whose_nats_servers_lose_their_data_continue() {
     drop(resumed(&three, "kept"));
 }
 
-#[test]
-fn a_node_that_loses_its_database_begins_again() {
-    if nats::program().is_none() {
-        return;
-    }
-    let (nats, folders) = (Nats::start(""), folders());
-    let [one, two] = start(&nats, &folders);
+/// Two nodes with this time of adoption, the second one of which was started again without its
+/// database. It had the sessions "kept" and "other", for which five messages wait.
+fn without_database(nats: &Nats, adopt_after: &str) -> [Gateway; 2] {
+    let folders = folders();
+    let more = format!("backbone.adopt_after = \"{adopt_after}\"\n");
+    let [mut one, two] = start_with(&more, nats, &folders);
+    let [first, _lost] = folders;
+    one.keep(first);
     for client in ["kept", "other"] {
         drop(kept_session(&two, client, "b/#", &[]));
     }
@@ -178,12 +183,23 @@ fn a_node_that_loses_its_database_begins_again() {
     publish_numbered(&one, 0..5);
     two.kill();
     let empty = tempfile::tempdir().expect("a folder");
-    let settings = format!("{}{PLAIN}", nats.settings(2));
-    let two = Gateway::start_in(empty.path(), &settings);
+    let settings = format!("{}{more}{PLAIN}", nats.settings(2));
+    let mut two = Gateway::start_in(empty.path(), &settings);
+    two.keep(empty);
     for node in [&one, &two] {
         await_joined(node, 1);
     }
     assert_eq!(retained(&two), "state first");
+    [one, two]
+}
+
+#[test]
+fn a_node_that_loses_its_database_begins_again() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let [one, two] = without_database(&nats, "0s");
     // Its sessions are lost, and their clients begin again: on this node, and on another one.
     for (node, client) in [(&two, "kept"), (&one, "other")] {
         let mut begun = continuing(node, client);
@@ -193,5 +209,24 @@ fn a_node_that_loses_its_database_begins_again() {
         publish(&one, "b/y", client, &["-q", "1"]);
         begun.await_line(&format!("b/y {client} 1"));
         assert_eq!(messages(&mut begun, "b/x"), [""; 0]);
+    }
+}
+
+#[test]
+fn the_sessions_of_a_lost_database_are_adopted() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let [one, two] = without_database(&nats, "500ms");
+    await_some("the sessions are adopted", || {
+        let adopted = |node| metric(node, "gatepost_backbone_sessions_adopted_total");
+        (adopted(&one) + adopted(&two) == 2).then_some(())
+    });
+    publish_numbered(&one, 5..6);
+    for (node, client) in [(&two, "kept"), (&one, "other")] {
+        let mut kept = resumed(node, client);
+        kept.await_line("b/x n5 1");
+        assert_eq!(messages(&mut kept, "b/x"), numbered(0..6));
     }
 }

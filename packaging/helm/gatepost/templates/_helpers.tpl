@@ -69,9 +69,7 @@ credentials = "/etc/gatepost/nats/nats.creds"
 {{- end }}
 replicas = {{ .replicas }}
 partitions = {{ .partitions }}
-{{- with .adoptAfter }}
-adopt_after = {{ . | quote }}
-{{- end }}
+adopt_after = {{ .adoptAfter | quote }}
 {{- with .settings }}
 {{ . | trimSuffix "\n" }}
 {{- end }}

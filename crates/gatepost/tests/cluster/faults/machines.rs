@@ -30,10 +30,13 @@ const SETTINGS: &str = "rules.paths = []\nbroker.queue_messages_max = 10000000\n
     broker.queue_bytes_max = \"1GB\"\nbackbone.partition_levels = 3\n\
     listeners.mqtt.anonymous = \"yes\"\n";
 
-/// The time after which the nodes adopt sessions, if a campaign sets it.
-pub(crate) fn adopt_after() -> Option<String> {
-    let time = std::env::var("GATEPOST_TEST_CLUSTER_ADOPT_AFTER").ok();
-    time.filter(|time| !time.is_empty())
+/// The setting of the time after which the nodes adopt sessions, if a campaign sets it.
+fn adoption() -> String {
+    let time = std::env::var("GATEPOST_TEST_CLUSTER_ADOPT_AFTER").unwrap_or_default();
+    if time.is_empty() {
+        return time;
+    }
+    format!("backbone.adopt_after = \"{time}\"\n")
 }
 
 /// The settings of a node's share of the cluster, with the partitions that a campaign sets.
@@ -48,11 +51,6 @@ fn cluster_settings(servers: &[Nats], node: u8) -> String {
     let usual = format!("backbone.partitions = {}\n", nats::PARTITIONS);
     assert!(settings.contains(&usual), "{settings}");
     settings.replace(&usual, &format!("backbone.partitions = {partitions}\n"))
-}
-
-fn adoption() -> String {
-    let setting = |time| format!("backbone.adopt_after = \"{time}\"\n");
-    adopt_after().map(setting).unwrap_or_default()
 }
 
 /// One machine of the cluster, by its place in [`Machines`].
