@@ -1,9 +1,9 @@
 //! Entries of the log as bytes: publications of one node, each with the session that sent it.
 //!
-//! An entry has the head of a bundle (`encoding/mod.rs`). Each publication is preceded by the number of
-//! its session (8 bytes, 0 for none), one byte of flags, and, if it is for one shared subscription
-//! alone, that subscription and the id of the publication that it repeats (8 bytes). Other entries
-//! are about the members of shared subscriptions (`group_entry.rs`).
+//! An entry has the head of a bundle (`encoding/mod.rs`). Each publication is preceded by the
+//! number of its session (8 bytes, 0 for none), one byte of flags, and, if it is for one shared
+//! subscription alone, that subscription and the id of the publication that it repeats (8 bytes).
+//! Other entries are about the members of shared subscriptions (`group_entry.rs`).
 
 use std::sync::Arc;
 
