@@ -30,6 +30,7 @@ mod folder;
 mod group;
 mod journal;
 mod journal_index;
+mod key_range;
 mod lock;
 mod mailbox;
 mod manual;

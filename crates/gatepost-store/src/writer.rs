@@ -11,6 +11,7 @@ use crate::bounds::{self, KeptBytes, TableBounds};
 use crate::cancelled::CancelledRows;
 use crate::group::{CommitOutcome, failure_in};
 use crate::journal_index::JournalIndex;
+use crate::key_range::end_of_prefix;
 use crate::queue::{CommitBatch, QueuedChanges};
 use crate::statements::Statements;
 use crate::stored_clock::StoredClock;
@@ -315,10 +316,16 @@ fn apply_one(
             "DELETE FROM record WHERE space = ? AND key = ?",
             params![space, &key[..]],
         ),
-        StoreChange::DeleteRecords { space, prefix } => statements.execute(
-            "DELETE FROM record WHERE space = ?1 AND substr(key, 1, length(?2)) = ?2 AND key >= ?2",
-            params![space, &prefix[..]],
-        ),
+        StoreChange::DeleteRecords { space, prefix } => match end_of_prefix(prefix) {
+            Some(end) => statements.execute(
+                "DELETE FROM record WHERE space = ? AND key >= ? AND key < ?",
+                params![space, &prefix[..], end],
+            ),
+            None => statements.execute(
+                "DELETE FROM record WHERE space = ? AND key >= ?",
+                params![space, &prefix[..]],
+            ),
+        },
     }
 }
 

@@ -20,6 +20,7 @@ use rusqlite::{Params, Row, params};
 pub use journal::JournalStep;
 pub use session::QueueSize;
 
+use crate::key_range::end_of_prefix;
 use crate::table::{self, StoreTable};
 use crate::{OnDamage, Store, StoreError, rows};
 
@@ -197,13 +198,18 @@ impl Store {
             let (key, value): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(2)?);
             Ok(Some((Bytes::from(key), Bytes::from(value))))
         };
-        self.each(
-            &table::RECORD,
-            "WHERE space = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2 ORDER BY key",
-            params![space, prefix],
-            read,
-            |(key, value)| visit(key, value),
-        )
+        let visit = |(key, value)| visit(key, value);
+        if let Some(end) = end_of_prefix(prefix) {
+            let condition = "WHERE space = ? AND key >= ? AND key < ? ORDER BY key";
+            let range = params![space, prefix, end];
+            self.each(&table::RECORD, condition, range, read, visit)
+        } else {
+            let (condition, range) = (
+                "WHERE space = ? AND key >= ? ORDER BY key",
+                params![space, prefix],
+            );
+            self.each(&table::RECORD, condition, range, read, visit)
+        }
     }
 
     /// The keys of the records of `space`, sorted; their values are not read.
