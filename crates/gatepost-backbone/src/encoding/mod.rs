@@ -264,30 +264,30 @@ impl Input {
         Qos::from_level(self.u8()?).ok_or(EncodingError::Malformed)
     }
 
-    /// Bytes after their length, in the memory of the input.
-    fn shared_bytes(&mut self) -> Result<Bytes, EncodingError> {
+    /// Reads bytes after their length.
+    fn after_length<T>(
+        &mut self,
+        read: impl FnOnce(&[u8]) -> Result<T, EncodingError>,
+    ) -> Result<T, EncodingError> {
         let length = self.u32()? as usize;
-        self.need(length)?;
-        Ok(self.0.split_to(length))
+        let bytes = self.0.get(..length).ok_or(EncodingError::Truncated)?;
+        let value = read(bytes)?;
+        self.0.advance(length);
+        Ok(value)
     }
 
     /// Bytes after their length. They are copied, since they may be kept for long: a part of the
     /// input would keep all of it, and the buffer of the connection that received it.
     pub(crate) fn bytes(&mut self) -> Result<Bytes, EncodingError> {
-        let bytes = self.shared_bytes()?;
-        Ok(Bytes::copy_from_slice(&bytes))
+        self.after_length(|bytes| Ok(Bytes::copy_from_slice(bytes)))
     }
 
     pub(crate) fn text(&mut self) -> Result<String, EncodingError> {
-        let bytes = self.shared_bytes()?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| EncodingError::Malformed)?;
-        Ok(text.to_owned())
+        self.after_length(|bytes| Ok(text_of(bytes)?.to_owned()))
     }
 
     fn topic(&mut self) -> Result<Topic, EncodingError> {
-        let bytes = self.shared_bytes()?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| EncodingError::Malformed)?;
-        Topic::new(text).map_err(|_| EncodingError::Malformed)
+        self.after_length(|bytes| Topic::new(text_of(bytes)?).map_err(|_| EncodingError::Malformed))
     }
 
     pub(crate) fn publication(&mut self) -> Result<Publication, EncodingError> {
@@ -336,6 +336,10 @@ impl Input {
         }
         Ok(properties)
     }
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, EncodingError> {
+    std::str::from_utf8(bytes).map_err(|_| EncodingError::Malformed)
 }
 
 impl fmt::Display for BundleOrigin {

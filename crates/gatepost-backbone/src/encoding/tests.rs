@@ -1,3 +1,5 @@
+//! Publications of all kinds, and tests of their bytes.
+
 use proptest::prelude::*;
 
 use super::*;

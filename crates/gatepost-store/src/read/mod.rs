@@ -199,17 +199,24 @@ impl Store {
             Ok(Some((Bytes::from(key), Bytes::from(value))))
         };
         let visit = |(key, value)| visit(key, value);
-        if let Some(end) = end_of_prefix(prefix) {
-            let condition = "WHERE space = ? AND key >= ? AND key < ? ORDER BY key";
-            let range = params![space, prefix, end];
-            self.each(&table::RECORD, condition, range, read, visit)
-        } else {
-            let (condition, range) = (
-                "WHERE space = ? AND key >= ? ORDER BY key",
+        let Some(end) = end_of_prefix(prefix) else {
+            let condition = "WHERE space = ? AND key >= ? ORDER BY key";
+            return self.each(
+                &table::RECORD,
+                condition,
                 params![space, prefix],
+                read,
+                visit,
             );
-            self.each(&table::RECORD, condition, range, read, visit)
-        }
+        };
+        let condition = "WHERE space = ? AND key >= ? AND key < ? ORDER BY key";
+        self.each(
+            &table::RECORD,
+            condition,
+            params![space, prefix, end],
+            read,
+            visit,
+        )
     }
 
     /// The keys of the records of `space`, sorted; their values are not read.
