@@ -34,7 +34,7 @@ const fn over_tls(text: &'static str, protocol: &'static str, port: u16) -> Know
     }
 }
 
-const SCHEMES: [KnownScheme; 15] = [
+const SCHEMES: [KnownScheme; 16] = [
     plain("mqtt", 1883),
     plain("mqtt5", 1883),
     plain("ws", 80),
@@ -42,6 +42,7 @@ const SCHEMES: [KnownScheme; 15] = [
     plain("sse", 80),
     plain("websocket", 80),
     plain("nats", 4222),
+    plain("redis", 6379),
     plain("http", 80),
     plain("spamd", 783),
     plain("smtp", 25),

@@ -177,3 +177,61 @@ fn refused_subscriptions_are_counted() {
         assert!(last.ends_with(&format!(" {}", 500.0 - failed)), "{last}");
     }
 }
+
+/// As [`fanout`], at this quality of service.
+fn fanout_at(qos: u8, faults: Faults) -> RunOutcome {
+    let words = format!(
+        "bench fanout --publishers 2 --subscribers 10 --rate 100 --size 100 --seconds 1 \
+         --warm-up 0 --drain 1 --qos {qos}"
+    );
+    fanout_with(faults, &words)
+}
+
+#[test]
+fn exchanges_are_completed_at_each_quality_of_service() {
+    for qos in [1, 2] {
+        // The broker sends a subscriber the next publication after the exchange of the last one.
+        let outcome = fanout_at(qos, Faults::default());
+        assert_eq!(counts(&outcome), [0, 0, 0], "{qos}");
+        assert_eq!(outcome.value("unacknowledged"), Some(0.0), "{qos}");
+        let latency = outcome.latency_of("acknowledgement").expect("latencies");
+        assert_eq!(latency.count, 200, "{qos}");
+    }
+    let outcome = fanout(Faults::default());
+    assert_eq!(outcome.value("unacknowledged"), None);
+    assert!(outcome.latency_of("acknowledgement").is_none());
+}
+
+#[test]
+fn missing_acknowledgements_are_counted() {
+    for qos in [1, 2] {
+        let outcome = fanout_at(
+            qos,
+            Faults {
+                unacknowledged_every: Some(8),
+                ..Faults::default()
+            },
+        );
+        assert_eq!(counts(&outcome), [0, 0, 0], "{qos}");
+        assert_eq!(outcome.value("unacknowledged"), Some(25.0), "{qos}");
+        let warning = "25 publications were never acknowledged".to_owned();
+        assert!(outcome.warnings.contains(&warning), "{outcome:?}");
+    }
+}
+
+#[test]
+fn latencies_of_acknowledgements_include_the_whole_delay() {
+    let late = Duration::from_millis(3);
+    for qos in [1, 2] {
+        let outcome = fanout_at(
+            qos,
+            Faults {
+                late_acknowledgements: Some(late),
+                ..Faults::default()
+            },
+        );
+        let latency = outcome.latency_of("acknowledgement").expect("latencies");
+        assert!(latency.minimum_us >= 2_990.0, "{latency:?}");
+        assert_eq!(latency.count, 200);
+    }
+}

@@ -205,7 +205,7 @@ fn publish(
     let publishers = Publishers::connect(plan)?;
     ready.store(true, Ordering::Release);
     let times = go.recv().map_err(|_| BenchError::Interrupted)?;
-    let mut published = publishers.play(times.begin, times.end)?;
+    let mut published = publishers.play(times.begin, times.measure, times.end)?;
     let deadline = clock::now() + ACKNOWLEDGE_FOR;
     while published.unacknowledged() > 0 && clock::now() < deadline {
         published.collect_acknowledgements();
@@ -214,6 +214,7 @@ fn publish(
     Ok(AgentReport::Sent {
         slip: published.slip.buckets(),
         unacknowledged: published.unacknowledged(),
+        acknowledgements: published.acknowledgements().buckets(),
         sent: published.sent,
     })
 }
@@ -261,11 +262,7 @@ fn plan(
     Ok(Plan {
         subscribe_at: broker(&orders.url)?,
         publish_at: broker(&orders.publish_url)?,
-        qos: if orders.at_least_once {
-            Qos::AtLeastOnce
-        } else {
-            Qos::AtMostOnce
-        },
+        qos: Qos::from_level(orders.qos).unwrap_or_default(),
         publishers: orders.publishers,
         subscribers: orders.subscribers,
         rate: orders.rate,

@@ -28,19 +28,21 @@ impl MergedFanout {
     /// The figures of the agents that reported, with warnings for those that did not.
     pub(super) fn outcome(mut self, plan: &Plan) -> RunOutcome {
         let mut all = ReceiveTotals::default();
-        let (mut tally, mut slip, mut unacknowledged) =
-            (TrackerCounts::default(), Latencies::default(), 0);
+        let (mut tally, mut slip) = (TrackerCounts::default(), Latencies::default());
+        let (mut unacknowledged, mut acknowledgements) = (0, Latencies::default());
         let (mut generator, mut server) = (ProcessRecord::default(), None);
         let mut by_agent = Vec::new();
         for (name, agent) in &mut self.agents {
             if let Some(AgentReport::Sent {
                 slip: late,
                 unacknowledged: without,
+                acknowledgements: waited,
                 ..
             }) = &agent.sent
             {
                 slip.add(late);
                 unacknowledged += without;
+                acknowledgements.add(waited);
             }
             let Some(AgentReport::Done {
                 report,
@@ -63,6 +65,7 @@ impl MergedFanout {
             tally,
             slip,
             unacknowledged,
+            acknowledgements,
             seconds: self.seconds,
             costs: Costs {
                 server,

@@ -1,6 +1,5 @@
 //! The messages between conductor and agents, as JSON.
 
-use gatepost_message::Qos;
 use serde::{Deserialize, Serialize};
 
 use super::workload::Workload;
@@ -31,7 +30,8 @@ pub(crate) struct Seconds {
 pub(crate) struct FanoutParameters {
     pub(super) url: String,
     pub(super) publish_url: String,
-    pub(super) at_least_once: bool,
+    /// The level of the quality of service.
+    pub(super) qos: u8,
     pub(super) publishers: u16,
     pub(super) subscribers: usize,
     pub(super) rate: f64,
@@ -46,7 +46,7 @@ impl FanoutParameters {
         Self {
             url,
             publish_url,
-            at_least_once: plan.qos == Qos::AtLeastOnce,
+            qos: plan.qos.level(),
             publishers: plan.publishers,
             subscribers: plan.subscribers,
             rate: plan.rate,
@@ -137,11 +137,13 @@ pub(super) enum AgentReport {
     Ready,
     /// Messages received and missing so far.
     Progress { received: u64, missing: i64 },
-    /// Its publishers have finished: the number sent by each, and the schedule slippage.
+    /// Its publishers have finished: the number sent by each, the schedule slippage, and what was
+    /// acknowledged how late.
     Sent {
         sent: Vec<u32>,
         slip: Buckets,
         unacknowledged: u64,
+        acknowledgements: Buckets,
     },
     /// The result of its FANOUT share.
     Done {

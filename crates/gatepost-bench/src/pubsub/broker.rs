@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 
-use super::{BrokerProtocol, PacketReader, mqtt, nats, websocket};
+use super::{AckPacket, BrokerProtocol, PacketReader, mqtt, nats, redis, websocket};
 use crate::error::BenchError;
 use crate::load::Dialer;
 use crate::target::Url;
@@ -53,9 +53,17 @@ impl BrokerEndpoint {
         self.protocol.reader()
     }
 
+    /// Whether the protocol has a quality of service.
+    pub const fn has_qos(&self) -> bool {
+        matches!(
+            self.protocol,
+            BrokerProtocol::Mqtt(_) | BrokerProtocol::WebSocket(_)
+        )
+    }
+
     /// Whether publications are acknowledged whatever their quality of service.
     pub fn acknowledges_all(&self) -> bool {
-        self.protocol == BrokerProtocol::Post
+        matches!(self.protocol, BrokerProtocol::Post | BrokerProtocol::Redis)
     }
 
     /// Whether a new connection can publish immediately, without a login.
@@ -82,6 +90,7 @@ impl BrokerEndpoint {
                     "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\r\n"
                 );
             }
+            BrokerProtocol::Redis => redis::open(out),
             BrokerProtocol::Nats | BrokerProtocol::Post => {}
         }
     }
@@ -92,6 +101,7 @@ impl BrokerEndpoint {
             BrokerProtocol::Mqtt(_)
             | BrokerProtocol::Events
             | BrokerProtocol::Messages
+            | BrokerProtocol::Redis
             | BrokerProtocol::Post => {}
             BrokerProtocol::WebSocket(version) => {
                 framed(out, |packet| mqtt::login(version, client_id, packet));
@@ -108,24 +118,26 @@ impl BrokerEndpoint {
                 mqtt::subscribe(version, topic, number, qos, packet);
             }),
             BrokerProtocol::Nats => nats::subscribe(topic, number, out),
+            BrokerProtocol::Redis => redis::subscribe(topic, out),
             BrokerProtocol::Events | BrokerProtocol::Messages | BrokerProtocol::Post => {}
         }
     }
 
-    /// Appends a publication.
+    /// Appends a publication; the quality of service and the identifier are MQTT's.
     pub fn publish(
         &self,
         topic: &str,
         payload: &[u8],
-        packet_id: Option<PacketId>,
+        numbered: (Qos, Option<PacketId>),
         out: &mut Vec<u8>,
     ) {
         match self.protocol {
-            BrokerProtocol::Mqtt(version) => mqtt::publish(version, topic, payload, packet_id, out),
+            BrokerProtocol::Mqtt(version) => mqtt::publish(version, topic, payload, numbered, out),
             BrokerProtocol::WebSocket(version) => framed(out, |packet| {
-                mqtt::publish(version, topic, payload, packet_id, packet);
+                mqtt::publish(version, topic, payload, numbered, packet);
             }),
             BrokerProtocol::Nats => nats::publish(topic, payload, out),
+            BrokerProtocol::Redis => redis::publish(topic, payload, out),
             BrokerProtocol::Post => {
                 let (path, host) = (self.path_of(topic), &self.authority);
                 let length = payload.len();
@@ -139,12 +151,12 @@ impl BrokerEndpoint {
         }
     }
 
-    /// Appends the acknowledgement of a received publication.
-    pub fn acknowledge(&self, packet_id: PacketId, out: &mut Vec<u8>) {
+    /// Appends the packet with which an event must be answered.
+    pub fn acknowledge(&self, ack: AckPacket, out: &mut Vec<u8>) {
         match self.protocol {
-            BrokerProtocol::Mqtt(_) => mqtt::acknowledge(packet_id, out),
+            BrokerProtocol::Mqtt(_) => mqtt::acknowledge(ack, out),
             BrokerProtocol::WebSocket(_) => {
-                framed(out, |packet| mqtt::acknowledge(packet_id, packet));
+                framed(out, |packet| mqtt::acknowledge(ack, packet));
             }
             _ => {}
         }

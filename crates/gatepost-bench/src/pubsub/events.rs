@@ -156,7 +156,7 @@ fn event(text: &[u8]) -> PacketEvent<'_> {
     match data.and_then(MessageStamp::find) {
         Some(payload) => PacketEvent::Publication {
             payload,
-            packet_id: None,
+            answer: None,
         },
         None => PacketEvent::Other,
     }

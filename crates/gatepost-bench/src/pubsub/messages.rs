@@ -41,7 +41,7 @@ fn message(text: &[u8]) -> PacketEvent<'_> {
     match MessageStamp::find(text) {
         Some(payload) => PacketEvent::Publication {
             payload,
-            packet_id: None,
+            answer: None,
         },
         None => PacketEvent::Other,
     }

@@ -11,6 +11,7 @@ mod messages;
 mod mqtt;
 mod nats;
 mod post;
+mod redis;
 mod stamp;
 mod tracker;
 mod websocket;
@@ -19,7 +20,7 @@ pub use broker::BrokerEndpoint;
 pub use stamp::{MessageStamp, STAMP_BYTES};
 pub use tracker::{Tracker, TrackerCounts};
 
-use gatepost_mqtt::{PacketId, Version};
+use gatepost_mqtt::{PacketId, PacketType, Version};
 
 use crate::load::ResponseReader;
 use crate::target::Url;
@@ -36,12 +37,23 @@ pub enum BrokerProtocol {
     WebSocket(Version),
     /// NATS core; the slashes of topics become dots.
     Nats,
+    /// The publish/subscribe commands of Redis.
+    Redis,
     /// Server-sent events: the subscription is the request.
     Events,
     /// A publication in each message of a WebSocket: the subscription is the upgrade.
     Messages,
     /// Publications as HTTP requests, many on each connection.
     Post,
+}
+
+/// A packet of MQTT that acknowledges another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AckPacket {
+    /// PUBACK, PUBREC, PUBREL or PUBCOMP.
+    pub packet_type: PacketType,
+    /// The publication's identifier.
+    pub packet_id: PacketId,
 }
 
 /// A packet or event of the broker.
@@ -60,15 +72,20 @@ pub enum PacketEvent<'a> {
         /// Whether it was granted.
         granted: bool,
     },
-    /// A publication; one with an identifier must be acknowledged.
+    /// A publication.
     Publication {
         /// Its payload; in a text stream, from the stamp on.
         payload: &'a [u8],
-        /// The identifier at QoS 1.
+        /// The packet that acknowledges it; `None` at QoS 0.
+        answer: Option<AckPacket>,
+    },
+    /// A packet within an exchange at QoS 2, which must be answered with this one.
+    Answer(AckPacket),
+    /// A publication of this client was acknowledged: the broker is responsible for it.
+    Acknowledged {
+        /// The publication; without an identifier it is the oldest one.
         packet_id: Option<PacketId>,
     },
-    /// A publication of this client was acknowledged.
-    Acknowledged,
     /// A ping that must be answered.
     Ping,
     /// Any other packet.
@@ -93,6 +110,8 @@ pub enum PacketReader {
     /// state.
     #[default]
     Nats,
+    /// Redis.
+    Redis,
     /// MQTT in WebSocket frames.
     WebSocket(Box<Frames>),
     /// Server-sent events.
@@ -111,6 +130,7 @@ impl PacketReader {
         match self {
             Self::Mqtt(version) => mqtt::next(*version, bytes),
             Self::Nats => nats::next(bytes),
+            Self::Redis => redis::next(bytes),
             Self::WebSocket(frames) => frames.next(bytes),
             Self::Events(stream) => stream.next(bytes),
             Self::Messages(frames) => frames.next(bytes),
@@ -148,6 +168,7 @@ impl BrokerProtocol {
             "ws" => Some(Self::WebSocket(Version::Mqtt311)),
             "ws5" => Some(Self::WebSocket(Version::Mqtt5)),
             "nats" => Some(Self::Nats),
+            "redis" => Some(Self::Redis),
             "sse" => Some(Self::Events),
             "websocket" => Some(Self::Messages),
             "http" => Some(Self::Post),
@@ -161,6 +182,7 @@ impl BrokerProtocol {
             Self::Mqtt(version) => PacketReader::Mqtt(version),
             Self::WebSocket(version) => PacketReader::WebSocket(Box::new(Frames::new(version))),
             Self::Nats => PacketReader::Nats,
+            Self::Redis => PacketReader::Redis,
             Self::Events => PacketReader::Events(Box::default()),
             Self::Messages => PacketReader::Messages(MessageFrames::default()),
             Self::Post => PacketReader::Post(ResponseReader::default()),

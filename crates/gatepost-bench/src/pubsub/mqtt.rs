@@ -3,11 +3,11 @@
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Connect, Filter, Frame, Packet, PacketId, PacketProperties, PacketType, Publish, Subscribe,
-    SubscriptionOptions, Version, decode_next,
+    Ack, Connect, Filter, Frame, Packet, PacketId, PacketProperties, PacketType, Publish,
+    Subscribe, SubscriptionOptions, Version, decode_next,
 };
 
-use super::{PacketEvent, ReaderStep};
+use super::{AckPacket, PacketEvent, ReaderStep};
 
 /// Longer than any run, so that no client needs to ping. 0 would disable it, but rumqttd refuses 0.
 const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
@@ -60,16 +60,12 @@ pub(super) fn publish(
     version: Version,
     topic: &str,
     payload: &[u8],
-    packet_id: Option<PacketId>,
+    (qos, packet_id): (Qos, Option<PacketId>),
     out: &mut Vec<u8>,
 ) {
     let publish = Publish {
         dup: false,
-        qos: if packet_id.is_some() {
-            Qos::AtLeastOnce
-        } else {
-            Qos::AtMostOnce
-        },
+        qos,
         retain: false,
         topic,
         packet_id,
@@ -79,10 +75,10 @@ pub(super) fn publish(
     append(&Packet::Publish(publish), version, out);
 }
 
-/// PUBACK without reason, which both versions write the same way.
-pub(super) fn acknowledge(packet_id: PacketId, out: &mut Vec<u8>) {
-    let [high, low] = packet_id.get().to_be_bytes();
-    out.extend_from_slice(&[0x40, 2, high, low]);
+/// An acknowledgement without reason, which both versions write the same way.
+pub(super) fn acknowledge(ack: AckPacket, out: &mut Vec<u8>) {
+    let [high, low] = ack.packet_id.get().to_be_bytes();
+    out.extend_from_slice(&[ack.packet_type.first_byte(), 2, high, low]);
 }
 
 #[inline]
@@ -104,7 +100,13 @@ pub(super) fn next(version: Version, bytes: &[u8]) -> Result<ReaderStep<'_>, Str
     let event = match packet {
         Packet::Publish(publish) => PacketEvent::Publication {
             payload: publish.payload,
-            packet_id: publish.packet_id,
+            answer: publish.packet_id.map(|packet_id| AckPacket {
+                packet_type: match publish.qos {
+                    Qos::ExactlyOnce => PacketType::Pubrec,
+                    Qos::AtMostOnce | Qos::AtLeastOnce => PacketType::Puback,
+                },
+                packet_id,
+            }),
         },
         Packet::Connack(connack) if connack.reason.is_error() => {
             PacketEvent::Refused(format!("CONNACK {:?}", connack.reason))
@@ -113,11 +115,24 @@ pub(super) fn next(version: Version, bytes: &[u8]) -> Result<ReaderStep<'_>, Str
         Packet::Suback(suback) => PacketEvent::Subscribed {
             granted: !suback.reasons.iter().any(|reason| reason.is_error()),
         },
-        Packet::Puback(_) => PacketEvent::Acknowledged,
+        Packet::Puback(ack) | Packet::Pubcomp(ack) if !ack.reason.is_error() => {
+            let packet_id = Some(ack.packet_id);
+            PacketEvent::Acknowledged { packet_id }
+        }
+        Packet::Pubrec(ack) if !ack.reason.is_error() => answer(PacketType::Pubrel, ack),
+        Packet::Pubrel(ack) => answer(PacketType::Pubcomp, ack),
+        // A refused publication stays unacknowledged.
         Packet::Disconnect(outcome) => return Err(format!("DISCONNECT {outcome:?}")),
         _ => PacketEvent::Other,
     };
     Ok(ReaderStep::Event(event, length))
+}
+
+const fn answer(packet_type: PacketType, to: Ack<'_>) -> PacketEvent<'static> {
+    PacketEvent::Answer(AckPacket {
+        packet_type,
+        packet_id: to.packet_id,
+    })
 }
 
 /// The payload of a publication at QoS 0 without properties, found by lengths alone. The codec's
@@ -138,7 +153,7 @@ fn plain_publication<'a>(version: Version, frame: &Frame<'a>) -> Option<PacketEv
     };
     Some(PacketEvent::Publication {
         payload,
-        packet_id: None,
+        answer: None,
     })
 }
 
@@ -150,7 +165,8 @@ mod tests {
     fn a_publication_is_taken_whole_or_not_at_all() {
         for version in [Version::Mqtt311, Version::Mqtt5] {
             let mut bytes = Vec::new();
-            publish(version, "bench/1", b"hello", None, &mut bytes);
+            let unnumbered = (Qos::AtMostOnce, None);
+            publish(version, "bench/1", b"hello", unnumbered, &mut bytes);
             let length = bytes.len();
             for cut in 0..length {
                 assert_eq!(
@@ -162,19 +178,65 @@ mod tests {
             bytes.extend_from_slice(b"\xd0\x00");
             let event = PacketEvent::Publication {
                 payload: b"hello",
-                packet_id: None,
+                answer: None,
             };
             assert_eq!(next(version, &bytes), Ok(ReaderStep::Event(event, length)));
-            let numbered = PacketId::new(7);
-            publish(version, "bench/1", b"again", numbered, &mut bytes);
-            let event = PacketEvent::Publication {
-                payload: b"again",
-                packet_id: numbered,
-            };
-            let step = next(version, &bytes[length + 2..]);
-            assert_eq!(step, Ok(ReaderStep::Event(event, bytes.len() - length - 2)));
         }
         assert!(next(Version::Mqtt311, b"\x30\x03\x00\x09a").is_err());
         assert!(next(Version::Mqtt311, b"\x00\x00").is_err());
+    }
+
+    fn one(version: Version, bytes: &[u8]) -> PacketEvent<'_> {
+        match next(version, bytes) {
+            Ok(ReaderStep::Event(event, length)) if length == bytes.len() => event,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_packet_of_an_exchange_is_answered_with_the_next() {
+        let packet_id = PacketId::new(7).expect("not zero");
+        for version in [Version::Mqtt311, Version::Mqtt5] {
+            for (qos, packet_type) in [
+                (Qos::AtLeastOnce, PacketType::Puback),
+                (Qos::ExactlyOnce, PacketType::Pubrec),
+            ] {
+                let mut bytes = Vec::new();
+                let numbered = (qos, Some(packet_id));
+                publish(version, "bench/1", b"again", numbered, &mut bytes);
+                let ack = AckPacket {
+                    packet_type,
+                    packet_id,
+                };
+                let event = PacketEvent::Publication {
+                    payload: b"again",
+                    answer: Some(ack),
+                };
+                assert_eq!(one(version, &bytes), event);
+                let mut exchange = vec![ack];
+                let last = loop {
+                    let mut bytes = Vec::new();
+                    acknowledge(exchange[exchange.len() - 1], &mut bytes);
+                    match one(version, &bytes) {
+                        PacketEvent::Answer(next) => exchange.push(next),
+                        event => break format!("{event:?}"),
+                    }
+                };
+                let acknowledged = PacketEvent::Acknowledged {
+                    packet_id: Some(packet_id),
+                };
+                assert_eq!(last, format!("{acknowledged:?}"));
+                assert_eq!(exchange.len(), if qos == Qos::AtLeastOnce { 1 } else { 3 });
+            }
+        }
+        // A refusal is no acknowledgement: PUBACK and PUBREC with "quota exceeded".
+        assert_eq!(
+            one(Version::Mqtt5, b"\x40\x03\0\x07\x97"),
+            PacketEvent::Other
+        );
+        assert_eq!(
+            one(Version::Mqtt5, b"\x50\x03\0\x07\x97"),
+            PacketEvent::Other
+        );
     }
 }

@@ -56,8 +56,8 @@ pub(super) fn next(bytes: &[u8]) -> Result<ReaderStep<'_>, String> {
         let whole = after + length + 2;
         return Ok(match bytes.get(after..after + length) {
             Some(payload) if bytes.len() >= whole => {
-                let packet_id = None;
-                ReaderStep::Event(PacketEvent::Publication { payload, packet_id }, whole)
+                let answer = None;
+                ReaderStep::Event(PacketEvent::Publication { payload, answer }, whole)
             }
             _ => ReaderStep::More(0),
         });
@@ -90,7 +90,7 @@ mod tests {
         }
         let event = PacketEvent::Publication {
             payload: b"hello",
-            packet_id: None,
+            answer: None,
         };
         assert_eq!(next(text), Ok(ReaderStep::Event(event, 20)));
         assert_eq!(

@@ -17,7 +17,11 @@ pub(super) fn next<'a>(
             let status = reader.status;
             reader.reset();
             if (200..300).contains(&status) {
-                Ok(ReaderStep::Event(PacketEvent::Acknowledged, taken))
+                let packet_id = None;
+                Ok(ReaderStep::Event(
+                    PacketEvent::Acknowledged { packet_id },
+                    taken,
+                ))
             } else {
                 Err(format!("a publication was answered {status}"))
             }

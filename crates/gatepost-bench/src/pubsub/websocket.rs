@@ -279,8 +279,9 @@ mod tests {
         ) {
             let mut packets = Vec::new();
             let payloads: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![b'x'; size]).collect();
+            let unnumbered = (Qos::AtMostOnce, None);
             for payload in &payloads {
-                mqtt::publish(Version::Mqtt311, "a/b", payload, None, &mut packets);
+                mqtt::publish(Version::Mqtt311, "a/b", payload, unnumbered, &mut packets);
             }
             let head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
             let mut text = head.to_vec();

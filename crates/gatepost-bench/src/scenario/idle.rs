@@ -150,9 +150,10 @@ impl Scenario for Idle {
         target: &RunningTarget,
         progress: &RunProgress,
     ) -> Result<RunOutcome, BenchError> {
-        const TAKES: &str =
-            "mqtt://, mqtt5://, ws://, ws5://, nats://, mqtts://, wss:// or tls://HOST:PORT";
-        let url = target.url("idle", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
+        const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5://, nats://, redis://, mqtts://, \
+                             wss:// or tls://HOST:PORT";
+        const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "redis"];
+        let url = target.url("idle", &SCHEMES, TAKES)?;
         let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
         let mut clients: Loop<IdleClient> = Loop::new()?;
         let mut shared = IdleTotals::new(broker, clock::now());

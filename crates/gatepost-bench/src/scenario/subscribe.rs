@@ -109,9 +109,10 @@ impl Scenario for SubscribeBurst {
         target: &RunningTarget,
         progress: &RunProgress,
     ) -> Result<RunOutcome, BenchError> {
-        const TAKES: &str =
-            "mqtt://, mqtt5://, ws://, ws5://, nats://, mqtts://, wss:// or tls://HOST:PORT";
-        let url = target.url("subscribe", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
+        const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5://, nats://, redis://, mqtts://, \
+                             wss:// or tls://HOST:PORT";
+        const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "redis"];
+        let url = target.url("subscribe", &SCHEMES, TAKES)?;
         let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
         let mut burst = Burst::new(&self.arguments, broker);
         let mut users: Loop<User> = Loop::new()?;

@@ -1,6 +1,6 @@
 //! A broker with known faults, which the generator must report exactly.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Connack, Packet, PacketProperties, Publish, Reason, Suback, Version, decode_next,
+    Ack, Connack, Packet, PacketProperties, Publish, Reason, Suback, Version, decode_next,
 };
 
 /// The faults of the broker. Numbers count the deliveries of one subscriber, from 1.
@@ -30,6 +30,10 @@ pub(crate) struct Faults {
     pub late: Option<Duration>,
     /// Refuses every n-th subscription.
     pub refuse_every: Option<u64>,
+    /// Does not acknowledge every n-th publication at QoS 1 and 2.
+    pub unacknowledged_every: Option<u64>,
+    /// Delays each acknowledgement by this time.
+    pub late_acknowledgements: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -48,13 +52,28 @@ impl Topics {
             .entry(publish.topic.to_owned())
             .or_default();
         for subscriber in subscribers {
-            subscriber.deliver(&bytes, faults);
+            subscriber.deliver(&bytes, publish.qos, faults);
+        }
+    }
+
+    /// A subscriber has completed the exchange of a publication.
+    fn completed(&mut self, client: SocketAddr, faults: Faults) {
+        let subscribers = self.subscribers.values_mut().flatten();
+        for subscriber in subscribers.filter(|subscriber| subscriber.client == client) {
+            subscriber.waiting.pop_front();
+            if let Some(next) = subscriber.waiting.front().cloned() {
+                subscriber.send(&next, faults);
+            }
         }
     }
 }
 
 struct Subscriber {
     stream: TcpStream,
+    client: SocketAddr,
+    /// Publications at QoS 1 and 2: the first one is under way, the others wait for the end of its
+    /// exchange.
+    waiting: VecDeque<Vec<u8>>,
     count: u64,
     held: Option<Vec<u8>>,
     /// The queue of delayed deliveries.
@@ -75,6 +94,8 @@ impl Subscriber {
             send
         });
         Self {
+            client: stream.peer_addr().expect("a client"),
+            waiting: VecDeque::new(),
             stream,
             count: 0,
             held: None,
@@ -93,7 +114,17 @@ impl Subscriber {
         }
     }
 
-    fn deliver(&mut self, packet: &[u8], faults: Faults) {
+    fn send_in_turn(&mut self, packet: &[u8], qos: Qos, faults: Faults) {
+        if qos != Qos::AtMostOnce {
+            self.waiting.push_back(packet.to_vec());
+            if self.waiting.len() > 1 {
+                return;
+            }
+        }
+        self.send(packet, faults);
+    }
+
+    fn deliver(&mut self, packet: &[u8], qos: Qos, faults: Faults) {
         self.count += 1;
         let is_nth = |every: Option<u64>| every.is_some_and(|n| self.count.is_multiple_of(n));
         if is_nth(faults.drop_every) {
@@ -105,10 +136,10 @@ impl Subscriber {
         }
         let times = if is_nth(faults.double_every) { 2 } else { 1 };
         for _ in 0..times {
-            self.send(packet, faults);
+            self.send_in_turn(packet, qos, faults);
         }
         if let Some(held) = self.held.take() {
-            self.send(&held, faults);
+            self.send_in_turn(&held, qos, faults);
         }
     }
 }
@@ -219,6 +250,28 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
                 thread::sleep(span);
             }
             topics.deliver(publish, faults);
+            let is_unacknowledged = faults
+                .unacknowledged_every
+                .is_some_and(|n| published.is_multiple_of(n));
+            if let Some(packet_id) = publish.packet_id
+                && !is_unacknowledged
+            {
+                thread::sleep(faults.late_acknowledgements.unwrap_or_default());
+                let ack = Ack::success(packet_id);
+                send(
+                    stream,
+                    &if publish.qos == Qos::ExactlyOnce {
+                        Packet::Pubrec(ack)
+                    } else {
+                        Packet::Puback(ack)
+                    },
+                );
+            }
+        }
+        Packet::Pubrel(ack) => send(stream, &Packet::Pubcomp(Ack::success(ack.packet_id))),
+        Packet::Pubrec(ack) => send(stream, &Packet::Pubrel(Ack::success(ack.packet_id))),
+        Packet::Puback(_) | Packet::Pubcomp(_) => {
+            topics.completed(stream.peer_addr().expect("a client"), faults);
         }
         _ => {}
     }

@@ -53,6 +53,7 @@ pub(super) fn run(
             tally: received.tally(&conducted.published.sent),
             received,
             unacknowledged: conducted.published.unacknowledged(),
+            acknowledgements: conducted.published.acknowledgements().clone(),
             slip: conducted.published.slip,
             seconds: conducted.seconds,
             server_cpu_seconds: conducted.server_cpu_seconds,
@@ -87,7 +88,7 @@ fn conduct<'plan>(
     stage.measure_between(measure, end);
     let cpu = || target.usage().map(|usage| usage.cpu_seconds());
     let (published, costs, measured_until, cpu_before) = thread::scope(|scope| {
-        let playing = scope.spawn(|| publishers.play(begin, end));
+        let playing = scope.spawn(|| publishers.play(begin, measure, end));
         clock::sleep_until(measure);
         let cpu_before = cpu();
         let sampler = Sampler::start(target.watched.clone());

@@ -86,6 +86,8 @@ pub(crate) struct MeasuredRun {
     /// The schedule slippage of sent messages.
     pub(crate) slip: Latencies,
     pub(crate) unacknowledged: u64,
+    /// From when a publication was due until it was acknowledged.
+    pub(crate) acknowledgements: Latencies,
     pub(crate) seconds: f64,
     /// CPU time of the server, from the first measured message to the last delivery.
     pub(crate) server_cpu_seconds: Option<f64>,
@@ -117,6 +119,10 @@ impl MeasuredRun {
         match &self.latency_withheld {
             Some(reason) => outcome.warn(reason),
             None => outcome.latency("delivery", &received.latencies),
+        }
+        if plan.expects_acknowledgements() {
+            outcome.lower("unacknowledged", self.unacknowledged as f64, "");
+            outcome.latency("acknowledgement", &self.acknowledgements);
         }
         outcome.latency("schedule", &self.slip);
         outcome.original = original_lines(plan, &received.by_second, rate, tally);

@@ -8,6 +8,7 @@
 mod conduct;
 mod measured;
 mod own_cost;
+mod pending;
 mod publish;
 mod receive;
 mod search;

@@ -97,7 +97,9 @@ fn flood(mut stream: TcpStream, plan: &Plan) -> std::io::Result<()> {
                 due: clock::now(),
             }
             .write(&mut payload);
-            plan.publish_at.publish(&topic, &payload, None, &mut batch);
+            let numbered = (Qos::AtMostOnce, None);
+            plan.publish_at
+                .publish(&topic, &payload, numbered, &mut batch);
         }
         stream.write_all(&batch)?;
     }

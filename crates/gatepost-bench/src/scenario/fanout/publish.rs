@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 
 use gatepost_message::Qos;
-use gatepost_mqtt::PacketId;
 
+use super::pending::{PendingAcknowledgements, packet_id};
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -45,13 +45,26 @@ struct PublisherTotals<'plan> {
     plan: &'plan Plan,
     ready: usize,
     acknowledged: u64,
+    /// From when a publication was due until it was acknowledged, of the measured time.
+    acknowledgements: Latencies,
+    measured_from: Nanoseconds,
     failure: Option<String>,
+}
+
+impl PublisherTotals<'_> {
+    fn count_acknowledged(&mut self, due: Nanoseconds, now: Nanoseconds) {
+        self.acknowledged += 1;
+        if due >= self.measured_from {
+            self.acknowledgements.record(now.saturating_sub(due));
+        }
+    }
 }
 
 struct LoadPublisher {
     number: u16,
     ready: bool,
     reader: PacketReader,
+    pending: PendingAcknowledgements,
 }
 
 impl LoadPublisher {
@@ -67,6 +80,7 @@ impl LoadPublisher {
     fn handle(
         &mut self,
         event: PacketEvent<'_>,
+        now: Nanoseconds,
         shared: &mut PublisherTotals<'_>,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
@@ -76,7 +90,12 @@ impl LoadPublisher {
             PacketEvent::Ready | PacketEvent::Subscribed { .. } if !self.ready => {
                 self.is_ready(shared);
             }
-            PacketEvent::Acknowledged => shared.acknowledged += 1,
+            PacketEvent::Acknowledged { packet_id } => {
+                if let Some(due) = self.pending.acknowledged(packet_id) {
+                    shared.count_acknowledged(due, now);
+                }
+            }
+            PacketEvent::Answer(ack) => broker.acknowledge(ack, outgoing),
             PacketEvent::Ping => broker.pong(outgoing),
             PacketEvent::Refused(reason) => return Err(reason),
             _ => {}
@@ -98,12 +117,12 @@ impl Conversation<PublisherTotals<'_>> for LoadPublisher {
     fn received(
         &mut self,
         bytes: &[u8],
-        _now: Nanoseconds,
+        now: Nanoseconds,
         shared: &mut PublisherTotals<'_>,
         outgoing: &mut Vec<u8>,
     ) -> ReceiveOutcome {
         let mut reader = std::mem::take(&mut self.reader);
-        let read = reader.read(bytes, |event| self.handle(event, shared, outgoing));
+        let read = reader.read(bytes, |event| self.handle(event, now, shared, outgoing));
         self.reader = reader;
         ReceiveOutcome::of_read(read, &mut shared.failure)
     }
@@ -127,6 +146,7 @@ impl<'plan> Publishers<'plan> {
                 number,
                 ready: false,
                 reader: plan.publish_at.reader(),
+                pending: PendingAcknowledgements::default(),
             };
             indices.push(connections.add(dialer.dial()?, publisher)?);
         }
@@ -134,6 +154,8 @@ impl<'plan> Publishers<'plan> {
             plan,
             ready: 0,
             acknowledged: 0,
+            acknowledgements: Latencies::default(),
+            measured_from: 0,
             failure: None,
         };
         let mut publishers = Self {
@@ -160,14 +182,16 @@ impl<'plan> Publishers<'plan> {
     }
 
     /// Publishes from `begin` to `end`, each message when it is due or as soon as possible
-    /// afterwards.
+    /// afterwards; acknowledgements are measured of those that are due from `measure` on.
     pub(crate) fn play(
         mut self,
         begin: Nanoseconds,
+        measure: Nanoseconds,
         end: Nanoseconds,
     ) -> Result<PublishedRun<'plan>, BenchError> {
         // If this is refused, the schedule's own figures show the effect.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
+        self.shared.measured_from = measure;
         let publishers = u64::from(self.plan.publishers);
         // Publishers take turns, evenly over each period.
         let interval = clock::SECOND as f64 / (self.plan.rate * publishers as f64);
@@ -199,10 +223,13 @@ impl<'plan> Publishers<'plan> {
             .write(&mut payload);
             packet.clear();
             let topic = &topics[usize::from(publisher)];
-            self.plan
-                .publish_at
-                .publish(topic, &payload, self.packet_id(sequence), &mut packet);
+            self.append_publication(topic, &payload, sequence, &mut packet);
             slip.record(clock::now() - due);
+            if self.plan.expects_acknowledgements()
+                && let Some(publisher) = self.connections.conversation(connection)
+            {
+                publisher.pending.sent(sequence, due);
+            }
             self.connections.send(connection, &packet, &mut self.shared);
             sent[usize::from(publisher)] += 1;
         }
@@ -233,13 +260,12 @@ impl<'plan> Publishers<'plan> {
         Ok(())
     }
 
-    /// Identifiers wrap around; 65,535 unacknowledged messages of one publisher would be a fault of
-    /// the server, which other figures show.
-    fn packet_id(&self, sequence: u32) -> Option<PacketId> {
-        if self.plan.qos == Qos::AtMostOnce {
-            return None;
-        }
-        PacketId::new((sequence % u32::from(u16::MAX)) as u16 + 1)
+    fn append_publication(&self, topic: &str, payload: &[u8], sequence: u32, out: &mut Vec<u8>) {
+        let qos = self.plan.qos;
+        let packet_id = (qos != Qos::AtMostOnce).then(|| packet_id(sequence));
+        self.plan
+            .publish_at
+            .publish(topic, payload, (qos, packet_id), out);
     }
 }
 
@@ -262,10 +288,15 @@ impl PublishedRun<'_> {
             .turn(clock::now(), &mut publishers.shared);
     }
 
+    /// The times from when publications were due until they were acknowledged.
+    pub(crate) const fn acknowledgements(&self) -> &Latencies {
+        &self.publishers.shared.acknowledgements
+    }
+
     /// Publications that should have an acknowledgement and have none.
     pub(crate) fn unacknowledged(&self) -> u64 {
         let plan = self.publishers.plan;
-        if plan.qos == Qos::AtMostOnce && !plan.publish_at.acknowledges_all() {
+        if !plan.expects_acknowledgements() {
             return 0;
         }
         let sent: u64 = self.sent.iter().map(|&sent| u64::from(sent)).sum();

@@ -214,9 +214,9 @@ impl FanoutSubscriber {
     ) -> Result<(), String> {
         let (plan, broker) = (shared.plan, &shared.plan.subscribe_at);
         match (event, self.phase) {
-            (PacketEvent::Publication { payload, packet_id }, _) => {
-                if let Some(packet_id) = packet_id {
-                    broker.acknowledge(packet_id, outgoing);
+            (PacketEvent::Publication { payload, answer }, _) => {
+                if let Some(ack) = answer {
+                    broker.acknowledge(ack, outgoing);
                 }
                 match MessageStamp::read(payload).filter(|stamp| stamp.publisher == self.publisher)
                 {
@@ -244,6 +244,7 @@ impl FanoutSubscriber {
                 return Err("subscription refused".into());
             }
             (PacketEvent::Refused(reason), _) => return Err(format!("login refused: {reason}")),
+            (PacketEvent::Answer(ack), _) => broker.acknowledge(ack, outgoing),
             (PacketEvent::Ping, _) => broker.pong(outgoing),
             _ => {}
         }

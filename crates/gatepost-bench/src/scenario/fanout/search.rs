@@ -94,7 +94,10 @@ fn condition(arguments: &FanoutArguments) -> String {
         Some(memory) => format!(", at most {memory} of the server's memory"),
         None => String::new(),
     };
-    format!("held: nothing lost, 99 % of what was offered, p99 latency below {latency}{memory}")
+    format!(
+        "held: nothing lost, all acknowledged, 99 % of what was offered, p99 latency below \
+         {latency}{memory}"
+    )
 }
 
 /// The reason why a rate was not sustained.
@@ -104,14 +107,24 @@ fn rejection_reason(outcome: &RunOutcome, arguments: &FanoutArguments) -> Option
     if lost > 0.0 {
         return Some(format!("{lost:.0} lost"));
     }
+    let unacknowledged = value("unacknowledged");
+    if unacknowledged > 0.0 {
+        return Some(format!("{unacknowledged:.0} never acknowledged"));
+    }
     if value("deliveries per second") < KEEPS_UP * value("offered") {
         return Some(format!("of {:.0} offered", value("offered")));
     }
-    let p99_us = outcome
-        .latency_of("delivery")
-        .map_or(f64::INFINITY, |summary| summary.p99_us);
-    if p99_us >= arguments.max_latency().duration().as_secs_f64() * 1e6 {
-        return Some(format!("p99 latency {:.0} ms", p99_us / 1e3));
+    let p99_us = |of| outcome.latency_of(of).map(|summary| summary.p99_us);
+    let limit_us = arguments.max_latency().duration().as_secs_f64() * 1e6;
+    let delivery_us = p99_us("delivery").unwrap_or(f64::INFINITY);
+    if delivery_us >= limit_us {
+        return Some(format!("p99 latency {:.0} ms", delivery_us / 1e3));
+    }
+    if let Some(us) = p99_us("acknowledgement").filter(|us| *us >= limit_us) {
+        return Some(format!(
+            "p99 latency of acknowledgements {:.0} ms",
+            us / 1e3
+        ));
     }
     let resident = outcome
         .server
@@ -168,6 +181,21 @@ mod tests {
         for (outcome, expected) in objections {
             assert_eq!(objection_to(outcome).as_deref(), Some(expected));
         }
+        let acknowledged = |unacknowledged, latency_ms: u64| {
+            let mut outcome = outcome(995.0, 0.0, 9, 150);
+            outcome.lower("unacknowledged", unacknowledged, "");
+            let mut latencies = Latencies::default();
+            latencies.record(latency_ms * 1_000_000);
+            outcome.latency("acknowledgement", &latencies);
+            objection_to(outcome)
+        };
+        assert_eq!(acknowledged(0.0, 99), None);
+        assert_eq!(
+            acknowledged(2.0, 99).as_deref(),
+            Some("2 never acknowledged")
+        );
+        let late = "p99 latency of acknowledgements 101 ms";
+        assert_eq!(acknowledged(0.0, 101).as_deref(), Some(late));
         let anything = SearchCommandLine::parse_from(["fanout", "--max"]).fanout;
         assert_eq!(
             rejection_reason(&outcome(995.0, 0.0, 99, 9_999), &anything),

@@ -12,9 +12,18 @@ use crate::pubsub::{BrokerEndpoint, STAMP_BYTES};
 use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::{Endpoint, RunningTarget, Url};
 
-const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats://, sse:// or \
-                     websocket://; over TLS mqtts://, wss:// or tls:// (NATS)";
-const SCHEMES: [&str; 7] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse", "websocket"];
+const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats://, redis://, \
+                     sse:// or websocket://; over TLS mqtts://, wss:// or tls:// (NATS)";
+const SCHEMES: [&str; 8] = [
+    "mqtt",
+    "mqtt5",
+    "ws",
+    "ws5",
+    "nats",
+    "redis",
+    "sse",
+    "websocket",
+];
 
 /// Settings of FANOUT.
 #[derive(Debug, Clone, clap::Args, Serialize)]
@@ -46,8 +55,8 @@ pub struct FanoutArguments {
     /// Seconds without a message after which the rest counts as lost
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(crate) drain: f64,
-    /// Quality of service, 0 or 1
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
+    /// Quality of service of MQTT, 0 to 2
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(super) qos: u8,
     /// Search for the highest sustainable rate, starting at --rate, each tried for --seconds:
     /// nothing is lost, and --max-latency and --max-memory are kept
@@ -100,11 +109,7 @@ impl FanoutArguments {
     }
 
     fn qos(&self) -> Qos {
-        if self.qos == 0 {
-            Qos::AtMostOnce
-        } else {
-            Qos::AtLeastOnce
-        }
+        Qos::from_level(self.qos).unwrap_or_default()
     }
 
     pub(super) fn check(&self) -> Result<(), BenchError> {
@@ -134,9 +139,17 @@ impl FanoutArguments {
             target: publish_url.to_string(),
             takes: TAKES,
         };
+        let subscribe_at = BrokerEndpoint::of(&url)?.ok_or_else(unusable)?;
+        let publish_at = BrokerEndpoint::of(&publish_url)?.ok_or_else(unusable)?;
+        if self.qos > 0 && !(subscribe_at.has_qos() && publish_at.has_qos()) {
+            return Err(BenchError::Settings(format!(
+                "--qos {} needs MQTT, and {publish_url} is another protocol",
+                self.qos
+            )));
+        }
         Ok(Plan {
-            subscribe_at: BrokerEndpoint::of(&url)?.ok_or_else(unusable)?,
-            publish_at: BrokerEndpoint::of(&publish_url)?.ok_or_else(unusable)?,
+            subscribe_at,
+            publish_at,
             qos: self.qos(),
             publishers: self.publishers.get(),
             subscribers: self.subscribers.get(),
@@ -206,6 +219,11 @@ impl Plan {
         (subscriber % usize::from(self.publishers)) as u16
     }
 
+    /// Whether each publication is acknowledged.
+    pub(crate) fn expects_acknowledgements(&self) -> bool {
+        self.qos != Qos::AtMostOnce || self.publish_at.acknowledges_all()
+    }
+
     /// The number of a publisher's subscribers among these.
     pub(crate) fn subscribers_among(&self, among: &Range<usize>, publisher: u16) -> usize {
         let (step, first) = (usize::from(self.publishers), usize::from(publisher));
@@ -244,6 +262,31 @@ mod tests {
             assert_eq!(plan.subscribers_among(&(0..23), publisher), of_publisher);
             let parts = [0..7, 7..8, 8..23].map(|part| plan.subscribers_among(&part, publisher));
             assert_eq!(parts.iter().sum::<usize>(), of_publisher);
+        }
+    }
+
+    #[test]
+    fn only_mqtt_has_a_quality_of_service() {
+        for (url, takes) in [
+            ("mqtt://127.0.0.1:1", true),
+            ("ws5://127.0.0.1:1/mqtt", true),
+            ("nats://127.0.0.1:1", false),
+            ("redis://127.0.0.1:1", false),
+            ("sse://127.0.0.1:1/topics/{topic}", false),
+        ] {
+            let target = RunningTarget::from_endpoint(url.parse().expect("a URL"));
+            for qos in ["0", "1", "2"] {
+                let arguments = FanoutCommandLine::parse_from(["fanout", "--qos", qos]).fanout;
+                let plan = arguments.plan(&target, 1.0);
+                assert_eq!(plan.is_ok(), takes || qos == "0", "{url} {qos}");
+                let acknowledged = plan.is_ok_and(|plan| plan.expects_acknowledgements());
+                let expected = if takes {
+                    qos != "0"
+                } else {
+                    qos == "0" && !url.starts_with("nats")
+                };
+                assert_eq!(acknowledged, expected, "{url} {qos}");
+            }
         }
     }
 
