@@ -3,12 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::copying::{CommitDecision, CopiedCommit, SharedCopy};
 use crate::folder::DataFolder;
 use crate::group::{CommitOutcome, failure_in};
 use crate::queue::{CommitBatch, CommitQueue, FailGroupOnDrop, FailWaitingOnDrop};
 use crate::writer::StoreWriter;
+
+/// The pause between two steps of removing rows, in which the processor and the disk serve others.
+const STEP_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Committer {
     pub(crate) queue: Arc<CommitQueue>,
@@ -24,7 +28,11 @@ impl Committer {
     pub(crate) fn run(mut self) {
         // Also when the writer panics: no caller may wait for a commit that cannot happen.
         let _closing = FailWaitingOnDrop(self.queue.clone());
-        while let Some(batch) = self.queue.take() {
+        while let Some(batch) = self.queue.take(self.next_step()) {
+            if batch.changes.is_empty() {
+                self.writer.trim_if_due();
+                continue;
+            }
             let deciding = FailGroupOnDrop::new(batch.group.clone());
             let outcome = self.writer.commit(&batch);
             deciding.release();
@@ -69,6 +77,13 @@ impl Committer {
             self.queue.decide(group, own.map_err(Clone::clone));
         }
         self.committed();
+    }
+
+    /// When to remove more rows if nothing is to be committed before; `None` if there are none.
+    fn next_step(&self) -> Option<Instant> {
+        self.writer
+            .has_rows_to_remove()
+            .then(|| Instant::now() + STEP_PAUSE)
     }
 
     fn committed(&mut self) {

@@ -245,15 +245,19 @@ impl CommitQueue {
         self.waiting.lock().bytes
     }
 
-    /// Waits until changes are due and takes all there are; `None` when closed and empty.
-    pub(crate) fn take(&self) -> Option<CommitBatch> {
+    /// Waits until changes are due and takes all there are; `None` when closed and empty. If none
+    /// are due at `until`, the batch is empty.
+    pub(crate) fn take(&self, until: Option<Instant>) -> Option<CommitBatch> {
         let mut waiting = self.waiting.lock();
         while !waiting.is_due(Instant::now()) {
             if waiting.closed {
                 return None;
             }
-            match waiting.due {
-                Some(due) => drop(self.arrived.wait_until(&mut waiting, due)),
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Some(CommitBatch::default());
+            }
+            match waiting.due.into_iter().chain(until).min() {
+                Some(until) => drop(self.arrived.wait_until(&mut waiting, until)),
                 None => self.arrived.wait(&mut waiting),
             }
         }

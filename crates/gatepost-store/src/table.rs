@@ -56,17 +56,17 @@ impl StoreTable {
         }
     }
 
-    /// Inserts a new row.
+    /// Inserts a new row; returns `false` if it was added before.
     pub(crate) fn add(
         &'static self,
         statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let written = write(statements, &self.add, values, None);
         self.added(statements, values, written)
     }
 
-    /// Inserts a new row at a place among the rows; a place that another row has is a collision
+    /// As [`StoreTable::add`], at a place among the rows; a place that another row has is a collision
     /// too. The checksum does not cover the place: SQLite's VACUUM may renumber rows, in the same
     /// order.
     pub(crate) fn add_at(
@@ -74,7 +74,7 @@ impl StoreTable {
         statements: &mut Statements<'_>,
         place: i64,
         values: &[&dyn ToSql],
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let written = write(statements, &self.add_at, values, Some(place));
         self.added(statements, values, written)
     }
@@ -86,16 +86,16 @@ impl StoreTable {
         statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
         written: rusqlite::Result<()>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         match written {
             Err(error) if is_key_taken(&error) => {
                 let crc = checksum_of_parameters(values)?;
                 match self.stored_crc(statements, values)? {
-                    Some(stored) if stored == crc => Ok(()),
+                    Some(stored) if stored == crc => Ok(false),
                     _ => Err(StoreError::Collision { table: self.name }),
                 }
             }
-            written => Ok(written?),
+            written => Ok(written.map(|()| true)?),
         }
     }
 

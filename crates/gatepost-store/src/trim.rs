@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use gatepost_message::{MessageId, TopicFilter};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
-use crate::bounds::{self, KeptBytes};
+use crate::bounds::{self, KeptTotals, TableTotals};
 use crate::settings::{SharedHistoryAges, SharedSettings};
 use crate::stored_clock::ExpiringRows;
 use crate::{StoreSettings, rows};
 
-/// The interval at which expired rows are removed. Each pass deletes by index, once for each table.
+/// The interval of the passes that remove expired rows, each in steps of a bounded number of rows.
 const TRIM_EVERY: Duration = Duration::from_mins(1);
 /// Free pages that are kept in the file, for new rows.
 const FREE_PAGES_KEPT: i64 = 1_024;
@@ -22,6 +22,8 @@ pub(crate) struct Trimmer {
     history_ages: SharedHistoryAges,
     /// The clock's elapsed time at the last pass.
     trimmed: Duration,
+    /// The last step has not removed all rows of its pass.
+    has_more: bool,
 }
 
 impl Trimmer {
@@ -30,6 +32,7 @@ impl Trimmer {
             settings,
             history_ages: SharedHistoryAges::default(),
             trimmed: Duration::ZERO,
+            has_more: false,
         }
     }
 
@@ -42,13 +45,23 @@ impl Trimmer {
         self.history_ages.clone()
     }
 
-    /// Whether a pass is due; `elapsed` is the clock's.
+    /// Whether a pass is due, or under way; `elapsed` is the clock's.
     pub(crate) fn is_due(&mut self, elapsed: Duration) -> bool {
         let is_due = elapsed.saturating_sub(self.trimmed) >= TRIM_EVERY;
         if is_due {
             self.trimmed = elapsed;
         }
-        is_due
+        is_due || self.has_more
+    }
+
+    /// Whether a pass is under way.
+    pub(crate) const fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Records whether a step has left rows to remove.
+    pub(crate) const fn note_step(&mut self, has_more: bool) {
+        self.has_more = has_more;
     }
 
     /// The rows that a pass at `now` would remove by age.
@@ -82,68 +95,51 @@ impl Trimmer {
         Ok(expiring)
     }
 
-    /// `now` is the age time, not the clock's; the bytes of removed rows leave the sums in `kept`.
+    /// Removes some of the rows that are too old; returns whether there may be more. `now` is the
+    /// age time, not the clock's; removed rows leave the sums in `kept`.
     pub(crate) fn trim(
         &self,
         connection: &Connection,
         now: SystemTime,
-        kept: &mut KeptBytes,
-    ) -> rusqlite::Result<()> {
+        kept: &mut KeptTotals,
+    ) -> rusqlite::Result<bool> {
         let settings = self.settings();
-        let before = |age: Duration| oldest_kept_by(now, age);
-        let oldest_kept = |table: &str, count: u64| -> rusqlite::Result<Option<i64>> {
-            connection
-                .prepare_cached(&format!(
-                    "SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?"
-                ))?
-                .query_row([i64::try_from(count).unwrap_or(i64::MAX)], |row| row.get(0))
-                .optional()
-        };
-        for (table, age, count, bytes) in [
+        let mut has_more = false;
+        for (table, age, kept) in [
             (
                 &bounds::HISTORY,
                 settings.history_age_max,
-                settings.history_messages_max,
                 &mut kept.history,
             ),
             (
                 &bounds::QUARANTINE,
                 settings.quarantine_age_max,
-                settings.quarantine_messages_max,
                 &mut kept.quarantine,
             ),
+            (
+                &bounds::JOURNAL,
+                settings.journal_age_max,
+                &mut kept.journal,
+            ),
         ] {
-            let mut removed = table.delete(connection, "id < ?", [before(age.duration())])?;
-            if let Some(last) = oldest_kept(table.table, count)? {
-                removed += table.delete(connection, "id <= ?", [last])?;
-            }
-            *bytes = bytes.saturating_sub(removed);
+            let oldest = oldest_kept_by(now, age.duration());
+            has_more |= table.delete_step(connection, "id < ?", &[&oldest], kept)?;
         }
-        self.trim_topics(connection, now, kept)?;
-        connection
-            .prepare_cached("DELETE FROM journal WHERE id < ?")?
-            .execute([before(settings.journal_age_max.duration())])?;
-        if let Some(last) = oldest_kept("journal", settings.journal_entries_max)? {
-            connection
-                .prepare_cached("DELETE FROM journal WHERE id <= ?")?
-                .execute([last])?;
-        }
-        Ok(())
+        has_more |= self.trim_topics(connection, now, &mut kept.history)?;
+        Ok(has_more)
     }
-}
 
-impl Trimmer {
-    /// Removes from the history what is older than its topic's own age. Reads the topics of all
-    /// rows that are older than the shortest of these ages.
+    /// Removes from the history what is older than its topic's own age, in the same way. Reads the
+    /// topics of all rows that are older than the shortest of these ages.
     fn trim_topics(
         &self,
         connection: &Connection,
         now: SystemTime,
-        kept: &mut KeptBytes,
-    ) -> rusqlite::Result<()> {
+        kept: &mut TableTotals,
+    ) -> rusqlite::Result<bool> {
         let ages = self.history_ages.lock().clone();
         let Some(shortest) = ages.iter().filter_map(|(_, age)| *age).min() else {
-            return Ok(());
+            return Ok(false);
         };
         let mut topics =
             connection.prepare_cached("SELECT DISTINCT topic FROM history WHERE id < ?")?;
@@ -153,14 +149,13 @@ impl Trimmer {
             let Some((_, Some(age))) = ages.iter().find(is_of_topic) else {
                 continue;
             };
-            let removed = bounds::HISTORY.delete(
-                connection,
-                "id < ?1 AND topic = ?2",
-                rusqlite::params![oldest_kept_by(now, *age), topic],
-            )?;
-            kept.history = kept.history.saturating_sub(removed);
+            let oldest = oldest_kept_by(now, *age);
+            let condition = "id < ? AND topic = ?";
+            if bounds::HISTORY.delete_step(connection, condition, &[&oldest, &topic], kept)? {
+                return Ok(true);
+            }
         }
-        Ok(())
+        Ok(false)
     }
 }
 

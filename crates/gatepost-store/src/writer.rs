@@ -7,7 +7,7 @@ use gatepost_message::{MessageId, Publication};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, params};
 
-use crate::bounds::{self, KeptBytes, TableBounds};
+use crate::bounds::{self, Excess, KeptTotals, TableBounds};
 use crate::cancelled::CancelledRows;
 use crate::group::{CommitOutcome, failure_in};
 use crate::journal_index::JournalIndex;
@@ -108,25 +108,31 @@ impl StoreWriter {
 
     fn write(
         &mut self,
-        apply: impl FnOnce(&mut Transaction<'_>, &mut KeptBytes) -> CommitOutcome,
+        apply: impl FnOnce(&mut Transaction<'_>, &mut KeptTotals) -> CommitOutcome,
     ) -> CommitOutcome {
         let mut connection = self.connection.lock();
         let mut transaction = connection.transaction()?;
         let bounds = self.server.as_ref().map(|server| server.bounds.kept());
         let mut kept = bounds.unwrap_or_default();
         let left_out = apply(&mut transaction, &mut kept)?;
+        let mut has_more = false;
         if let Some(server) = &mut self.server {
-            server.bounds.enforce(&transaction, &mut kept)?;
+            let left = Excess::Share;
+            has_more = server.bounds.enforce(&transaction, &mut kept, left)?;
             server.clock.keep(&transaction)?;
         }
         transaction.commit()?;
         if let Some(server) = &mut self.server {
             server.clock.committed();
             server.bounds.committed(kept);
+            if has_more {
+                server.trimmer.note_step(true);
+            }
         }
         Ok(left_out)
     }
 
+    /// Removes rows beyond the limits, if a pass is due or under way: one step of it.
     pub(crate) fn trim_if_due(&mut self) {
         let Some(server) = &mut self.server else {
             return;
@@ -135,9 +141,17 @@ impl StoreWriter {
             return;
         }
         let mut connection = self.connection.lock();
-        if let Err(error) = trim(&mut connection, server, &self.health) {
+        let has_more = trim(&mut connection, server, &self.health).unwrap_or_else(|error| {
             tracing::warn!(target: "store", %error, "expired rows could not be removed");
-        }
+            false
+        });
+        server.trimmer.note_step(has_more);
+    }
+
+    /// Whether rows wait for the next step of a pass.
+    pub(crate) fn has_rows_to_remove(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_some_and(|server| server.trimmer.has_more())
     }
 
     /// The last step of a writer: empties the log, so that the database file alone is complete.
@@ -157,17 +171,21 @@ fn trim(
     connection: &mut Connection,
     server: &mut ServerDuties,
     health: &DiskHealth,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let now = server.time_for_ages(connection, health)?;
     server
         .bounds
         .review(connection, &server.trimmer.settings())?;
     let mut kept = server.bounds.kept();
     let transaction = connection.transaction()?;
-    server.trimmer.trim(&transaction, now, &mut kept)?;
+    let is_old = server.trimmer.trim(&transaction, now, &mut kept)?;
+    let is_exceeded = server
+        .bounds
+        .enforce(&transaction, &mut kept, Excess::None)?;
     transaction.commit()?;
     server.bounds.committed(kept);
-    trim::return_free_pages(connection)
+    trim::return_free_pages(connection)?;
+    Ok(is_old || is_exceeded)
 }
 
 fn finish(connection: &mut Connection, clock: &mut StoredClock) -> Result<(), StoreError> {
@@ -205,7 +223,7 @@ impl CommitFailures {
 fn apply_together(
     transaction: &mut Transaction<'_>,
     changes: &[StoreChange],
-    kept: &mut KeptBytes,
+    kept: &mut KeptTotals,
 ) -> CommitOutcome {
     let cancelled = CancelledRows::find(changes);
     let mut statements = Statements::new(transaction);
@@ -222,7 +240,7 @@ fn apply_together(
 fn apply_each(
     transaction: &mut Transaction<'_>,
     batch: &CommitBatch,
-    kept: &mut KeptBytes,
+    kept: &mut KeptTotals,
 ) -> CommitOutcome {
     let mut left_out: Vec<(u32, StoreError)> = Vec::new();
     let mut start = 0;
@@ -251,7 +269,7 @@ fn apply_each(
 fn apply_submission(
     transaction: &mut Transaction<'_>,
     changes: &[StoreChange],
-    kept: &mut KeptBytes,
+    kept: &mut KeptTotals,
 ) -> Result<(), StoreError> {
     let savepoint = transaction.savepoint()?;
     let mut with_these = *kept;
@@ -269,7 +287,7 @@ fn apply_submission(
 fn apply_one(
     statements: &mut Statements<'_>,
     change: &StoreChange,
-    kept: &mut KeptBytes,
+    kept: &mut KeptTotals,
 ) -> Result<(), StoreError> {
     match change {
         StoreChange::Retain(publication) => with_publication_row(publication, |values, _| {
@@ -296,19 +314,20 @@ fn apply_one(
                 "id = ?",
                 [rows::id_to_row(*id)],
             )?;
-            kept.quarantine = kept.quarantine.saturating_sub(removed);
+            kept.quarantine.remove(removed);
             Ok(())
         }
-        StoreChange::Journal(entry) => {
-            with_journal_row(entry, |values| table::JOURNAL.add(statements, values))
-        }
-        StoreChange::ReplaceJournal(entry) => {
-            with_journal_row(entry, |values| table::JOURNAL.set(statements, values))
-        }
+        StoreChange::Journal(entry) => add_to_journal(statements, kept, entry),
+        StoreChange::ReplaceJournal(entry) => with_journal_row(entry, |values| {
+            if !table::JOURNAL.has_key_of(statements, values)? {
+                kept.journal.add(0);
+            }
+            table::JOURNAL.set(statements, values)
+        }),
         StoreChange::Session(change) => change.apply(statements),
-        StoreChange::AddRecord { space, key, value } => {
-            table::RECORD.add(statements, params![space, &key[..], &value[..]])
-        }
+        StoreChange::AddRecord { space, key, value } => table::RECORD
+            .add(statements, params![space, &key[..], &value[..]])
+            .map(drop),
         StoreChange::PutRecord { space, key, value } => {
             table::RECORD.set(statements, params![space, &key[..], &value[..]])
         }
@@ -331,16 +350,13 @@ fn apply_one(
 
 fn add_to_quarantine(
     statements: &mut Statements<'_>,
-    kept: &mut KeptBytes,
+    kept: &mut KeptTotals,
     entry: &QuarantineEntry,
 ) -> Result<(), StoreError> {
-    with_journal_row(&entry.journal, |values| {
-        table::JOURNAL.add(statements, values)
-    })?;
+    add_to_journal(statements, kept, &entry.journal)?;
     let properties = rows::properties_to_text(entry.properties.as_deref());
     let bytes = entry.body.len() + properties.as_ref().map_or(0, String::len);
-    kept.quarantine += bytes as u64;
-    table::QUARANTINE.add(
+    let is_new = table::QUARANTINE.add(
         statements,
         params![
             rows::id_to_row(entry.journal.id),
@@ -348,13 +364,28 @@ fn add_to_quarantine(
             properties,
             entry.retain,
         ],
-    )
+    )?;
+    if is_new {
+        kept.quarantine.add(bytes as u64);
+    }
+    Ok(())
+}
+
+fn add_to_journal(
+    statements: &mut Statements<'_>,
+    kept: &mut KeptTotals,
+    entry: &JournalEntry,
+) -> Result<(), StoreError> {
+    if with_journal_row(entry, |values| table::JOURNAL.add(statements, values))? {
+        kept.journal.add(0);
+    }
+    Ok(())
 }
 
 /// Adds a publication to the history unless it is there.
 fn restore_history(
     statements: &mut Statements<'_>,
-    kept: &mut KeptBytes,
+    kept: &mut KeptTotals,
     position: MessageId,
     publication: &Publication,
 ) -> Result<(), StoreError> {
@@ -369,13 +400,16 @@ fn restore_history(
 
 fn add_to_history(
     statements: &mut Statements<'_>,
-    kept: &mut KeptBytes,
+    kept: &mut KeptTotals,
     position: MessageId,
     publication: &Publication,
 ) -> Result<(), StoreError> {
     with_publication_row(publication, |values, bytes| {
-        kept.history += bytes as u64;
-        table::HISTORY.add_at(statements, rows::id_to_row(position), values)
+        let place = rows::id_to_row(position);
+        if table::HISTORY.add_at(statements, place, values)? {
+            kept.history.add(bytes as u64);
+        }
+        Ok(())
     })
 }
 
@@ -400,10 +434,10 @@ fn with_publication_row<T>(
 }
 
 /// Provides the values of the entry's row, in the order of the table's columns.
-fn with_journal_row(
+fn with_journal_row<T>(
     entry: &JournalEntry,
-    write: impl FnOnce(&[&dyn rusqlite::ToSql]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+    write: impl FnOnce(&[&dyn rusqlite::ToSql]) -> T,
+) -> T {
     let envelope = &entry.envelope;
     write(params![
         rows::id_to_row(entry.id),

@@ -105,7 +105,7 @@ fn add_message(
         publication.retain,
         number,
     ];
-    MESSAGE.add(statements, values)
+    MESSAGE.add(statements, values).map(drop)
 }
 
 fn add_delivery(statements: &mut Statements<'_>, row: &DeliveryRow) -> Result<(), StoreError> {
@@ -118,7 +118,7 @@ fn add_delivery(statements: &mut Statements<'_>, row: &DeliveryRow) -> Result<()
         row.released,
         identifiers_to_row(&row.identifiers),
     ];
-    DELIVERY.add(statements, values)
+    DELIVERY.add(statements, values).map(drop)
 }
 
 /// Sets `released` of a delivery, and the checksum with it.
