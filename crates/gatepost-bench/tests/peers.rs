@@ -6,7 +6,7 @@
 use std::process::Command;
 
 /// Peer, scenario and its flags, and the figure that must be present and above 0.
-const RUNS: [(&str, &[&str], &str); 41] = [
+const RUNS: [(&str, &[&str], &str); 42] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
     ("bare-loop", IDLE, "logins per second"),
@@ -45,6 +45,7 @@ const RUNS: [(&str, &[&str], &str); 41] = [
     ("caddy", WEB, "317 B pages per second"),
     ("h2o", WEB, "317 B pages per second"),
     ("smtp-sink", SMTP, "messages per second"),
+    ("haraka", SMTP, "messages per second"),
     ("minimal-c", CALL, "calls per second"),
     ("empty-process", CALL, "calls per second"),
     ("curl", CALL, "calls per second"),

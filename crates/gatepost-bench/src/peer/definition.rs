@@ -255,7 +255,7 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 33] = built_in![
+const BUILT_IN: [(&str, &str); 35] = built_in![
     "bare-loop",
     "caddy",
     "curl",
@@ -267,6 +267,8 @@ const BUILT_IN: [(&str, &str); 33] = built_in![
     "gatepost-tls",
     "gatepost-transit",
     "h2o",
+    "haraka",
+    "haraka-rspamd",
     "hivemq-ce",
     "minimal-c",
     "moquette",
