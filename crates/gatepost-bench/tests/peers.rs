@@ -1,11 +1,12 @@
 //! The peers' definitions against the peers themselves, if they are installed: each starts, offers
 //! what it declares, and ends. Peers that take long to start (spamd, rspamd, EMQX) are not tested
-//! here; Gatepost's own definition is tested with the gateway (`pub_sub` there).
+//! here, nor Moquette with subscriptions, some of which it answers by disconnecting the client
+//! (`peers/moquette.toml`); Gatepost's own definition is tested with the gateway (`pub_sub` there).
 
 use std::process::Command;
 
 /// Peer, scenario and its flags, and the figure that must be present and above 0.
-const RUNS: [(&str, &[&str], &str); 31] = [
+const RUNS: [(&str, &[&str], &str); 42] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
     ("bare-loop", IDLE, "logins per second"),
@@ -25,6 +26,16 @@ const RUNS: [(&str, &[&str], &str); 31] = [
     ("rumqttd", FANOUT_MQTT5, "deliveries per second"),
     ("rumqttd", SUBSCRIBE, "subscriptions per second"),
     ("rumqttd", IDLE, "logins per second"),
+    ("rmqttd", FANOUT, "deliveries per second"),
+    ("rmqttd", FANOUT_MQTT5, "deliveries per second"),
+    ("rmqttd", FANOUT_WS, "deliveries per second"),
+    ("rmqttd", SUBSCRIBE, "subscriptions per second"),
+    ("rmqttd", IDLE, "logins per second"),
+    ("hivemq-ce", FANOUT, "deliveries per second"),
+    ("moquette", IDLE, "logins per second"),
+    ("redis", FANOUT, "deliveries per second"),
+    ("redis", SUBSCRIBE, "subscriptions per second"),
+    ("redis", IDLE, "logins per second"),
     ("nchan", FANOUT_SSE, "deliveries per second"),
     ("nchan", FANOUT_WS, "deliveries per second"),
     ("ntfy", FANOUT_SSE, "deliveries per second"),
@@ -34,6 +45,7 @@ const RUNS: [(&str, &[&str], &str); 31] = [
     ("caddy", WEB, "317 B pages per second"),
     ("h2o", WEB, "317 B pages per second"),
     ("smtp-sink", SMTP, "messages per second"),
+    ("haraka", SMTP, "messages per second"),
     ("minimal-c", CALL, "calls per second"),
     ("empty-process", CALL, "calls per second"),
     ("curl", CALL, "calls per second"),

@@ -255,19 +255,23 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 29] = built_in![
+const BUILT_IN: [(&str, &str); 35] = built_in![
     "bare-loop",
     "caddy",
     "curl",
-    "emqx",
     "empty-process",
+    "emqx",
     "gatepost",
     "gatepost-bridge",
     "gatepost-sizecheck",
     "gatepost-tls",
     "gatepost-transit",
     "h2o",
+    "haraka",
+    "haraka-rspamd",
+    "hivemq-ce",
     "minimal-c",
+    "moquette",
     "mosquitto",
     "mosquitto-bridge",
     "mosquitto-tls",
@@ -279,6 +283,8 @@ const BUILT_IN: [(&str, &str); 29] = built_in![
     "nginx-static",
     "nginx-tls",
     "ntfy",
+    "redis",
+    "rmqttd",
     "rspamd",
     "rumqttd",
     "smtp-sink",
