@@ -18,6 +18,7 @@ mod backup;
 mod bounds;
 mod cancelled;
 mod change;
+mod change_rows;
 mod checksum;
 mod clock;
 mod committer;

@@ -66,9 +66,9 @@ impl StoreTable {
         self.added(statements, values, written)
     }
 
-    /// As [`StoreTable::add`], at a place among the rows; a place that another row has is a collision
-    /// too. The checksum does not cover the place: SQLite's VACUUM may renumber rows, in the same
-    /// order.
+    /// As [`StoreTable::add`], at a place among the rows; a place that another row has is a
+    /// collision too. The checksum does not cover the place: SQLite's VACUUM may renumber rows, in
+    /// the same order.
     pub(crate) fn add_at(
         &'static self,
         statements: &mut Statements<'_>,

@@ -77,7 +77,10 @@ fn to_quarantine() -> StoreChange {
     }))
 }
 
-const TABLES: [(&str, fn() -> StoreChange); 3] = [
+/// Makes a change that adds one row.
+type NewRow = fn() -> StoreChange;
+
+const TABLES: [(&str, NewRow); 3] = [
     ("history", to_history),
     ("journal", to_journal),
     ("quarantine", to_quarantine),
@@ -115,7 +118,7 @@ impl Server {
     }
 
     /// Adds rows in one commit.
-    fn add(&mut self, change: fn() -> StoreChange, rows: usize) {
+    fn add(&mut self, change: NewRow, rows: usize) {
         let changes = (0..rows).map(|_| change());
         let ticket = self.store.submit(changes).expect("taken");
         self.writer.commit(1);
@@ -165,7 +168,7 @@ fn one_commit_may_exceed_a_limit_many_times() {
 }
 
 /// Commits of one row reduce a table to `left` rows, none of them by more than two steps.
-fn reduces_in_steps(server: &mut Server, table: &str, change: fn() -> StoreChange, left: usize) {
+fn reduces_in_steps(server: &mut Server, table: &str, change: NewRow, left: usize) {
     let mut before = server.rows(table);
     let mut commits = 0;
     server.clock.pass(Duration::from_mins(1));
