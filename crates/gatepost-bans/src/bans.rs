@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use gatepost_message::Peer;
 use gatepost_settings::PeerNetwork;
-use gatepost_store::{Store, StoreChange, StoreError, Ticket};
+use gatepost_store::{Store, StoreChange, StoreError};
 use parking_lot::Mutex;
 
 use crate::error::BanError;
 use crate::offence::{self, OffenceCounts};
-use crate::record::{self, ClockReadings};
+use crate::record::{self, ClockReadings, Submitted, settled};
 use crate::scores::Scores;
 use crate::summary::BanSummary;
 use crate::table::{Ban, BanTable};
@@ -185,10 +185,10 @@ impl Bans {
         changes.push(record::put(network, &ban));
         state.bans.insert(network, ban);
         self.publish_count(&state);
+        // If this is lost in a crash, the ban is imposed again as soon as the offences continue.
+        let _ = self.submit(&state, changes);
         drop(state);
         inner.imposed.fetch_add(1, Ordering::Relaxed);
-        // If this is lost in a crash, the ban is imposed again as soon as the offences continue.
-        let _ = self.submit(changes);
     }
 
     /// The ban that these offences lead to, and its duration in seconds.
@@ -231,7 +231,7 @@ impl Bans {
         let ban = now.operators_ban(time, reason);
         let summary = summary(network, &ban);
         let mut changes = vec![record::put(network, &ban)];
-        {
+        let submitted = {
             let mut state = self.0.state.lock();
             let is_new = state.bans.get(network).is_none();
             if is_new && state.bans.len() >= self.0.settings.networks_max {
@@ -240,9 +240,10 @@ impl Bans {
             }
             state.bans.insert(network, ban);
             self.publish_count(&state);
-        }
+            self.submit(&state, changes)
+        };
         self.0.imposed.fetch_add(1, Ordering::Relaxed);
-        self.settle(changes).await?;
+        settled(submitted).await?;
         Ok(summary)
     }
 
@@ -274,7 +275,7 @@ impl Bans {
             return Err(BanError::NoAddress);
         };
         let exact = PeerNetwork::around(address, bits, bits);
-        let removed = {
+        let submitted = {
             let mut state = self.0.state.lock();
             let now = Instant::now();
             let is_banned = |network: &PeerNetwork| {
@@ -286,9 +287,9 @@ impl Bans {
             let removed = removed.ok_or(BanError::NotBanned(exact))?;
             state.bans.remove(removed);
             self.publish_count(&state);
-            removed
+            self.submit(&state, vec![record::delete(removed)])
         };
-        self.settle(vec![record::delete(removed)]).await
+        settled(submitted).await
     }
 
     /// The bans in force, the most recent first.
@@ -330,25 +331,18 @@ impl Bans {
         state.scores.sweep(now);
         let forgotten = state.bans.sweep(now, remember_for);
         self.publish_count(&state);
-        drop(state);
         // A record that could not be deleted here is deleted after the next start.
-        let _ = self.submit(forgotten.into_iter().map(record::delete).collect());
+        let _ = self.submit(&state, forgotten.into_iter().map(record::delete).collect());
     }
 
     fn publish_count(&self, state: &BansAndScores) {
         self.0.count.store(state.bans.len(), Ordering::Relaxed);
     }
 
-    fn submit(&self, changes: Vec<StoreChange>) -> Option<Result<Ticket, StoreError>> {
+    /// Submits changes of the table, which is locked, so that the store has them in the same order.
+    fn submit(&self, _table: &BansAndScores, changes: Vec<StoreChange>) -> Submitted {
         let store = self.0.store.as_ref()?;
         (!changes.is_empty()).then(|| store.submit(changes))
-    }
-
-    async fn settle(&self, changes: Vec<StoreChange>) -> Result<(), BanError> {
-        if let Some(ticket) = self.submit(changes) {
-            ticket?.committed().await?;
-        }
-        Ok(())
     }
 }
 

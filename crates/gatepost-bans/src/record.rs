@@ -4,9 +4,10 @@
 use std::time::{Duration, Instant};
 
 use gatepost_settings::PeerNetwork;
-use gatepost_store::{Store, StoreChange, StoreError};
+use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use serde::{Deserialize, Serialize};
 
+use crate::error::BanError;
 use crate::table::{Ban, BanEnd};
 
 const SPACE: &str = "ban";
@@ -160,4 +161,14 @@ pub(crate) fn load(
         Some((network, record.into_ban(ends)))
     };
     Ok(records.into_iter().filter_map(read).collect())
+}
+/// Changes that were submitted to the store, if there is one.
+pub(crate) type Submitted = Option<Result<Ticket, StoreError>>;
+
+/// Waits until the changes are durable.
+pub(crate) async fn settled(submitted: Submitted) -> Result<(), BanError> {
+    if let Some(ticket) = submitted {
+        ticket?.committed().await?;
+    }
+    Ok(())
 }

@@ -10,19 +10,22 @@ use gatepost_store::{Store, StoreChange, StoreError};
 use parking_lot::Mutex;
 
 use crate::error::BanError;
-use crate::record::{self, ClockReadings};
+use crate::record::{self, ClockReadings, Submitted, settled};
 use crate::summary::BanSummary;
 use crate::table::Ban;
 
 /// The maximum number of banned users. Operators enter bans by hand, so a fixed bound is enough.
 const USERS_MAX: usize = 10_000;
 
-/// The bans of users, by their names in lower case.
+/// Bans by the names of the users, in lower case.
+type BannedUsers = HashMap<Box<str>, Ban>;
+
+/// The bans of users.
 #[derive(Default)]
 pub struct UserBans {
     /// 0 means that no name needs to be looked up.
     count: AtomicUsize,
-    bans: Mutex<HashMap<Box<str>, Ban>>,
+    bans: Mutex<BannedUsers>,
     store: Option<Store>,
 }
 
@@ -35,7 +38,7 @@ impl UserBans {
             bans: Mutex::new(kept.into_iter().take(USERS_MAX).collect()),
             store: Some(store),
         };
-        users.publish_count();
+        users.publish_count(&users.bans.lock());
         Ok(users)
     }
 
@@ -62,25 +65,33 @@ impl UserBans {
         let ban = now.operators_ban(time, reason);
         let summary = BanSummary::of_user(&name, &ban);
         let change = record::put_user(&name, &ban);
-        {
+        let submitted = {
             let mut bans = self.bans.lock();
             if bans.len() >= USERS_MAX && !bans.contains_key(&name) {
                 return Err(BanError::Full);
             }
             bans.insert(name, ban);
-        }
-        self.publish_count();
-        self.settle(change).await?;
+            self.publish_count(&bans);
+            self.submit(&bans, vec![change])
+        };
+        settled(submitted).await?;
         Ok(summary)
     }
 
     /// Lifts a user's ban. Returns when this is durable.
     pub async fn remove(&self, name: &str) -> Result<(), BanError> {
         let name = name.to_lowercase();
-        let removed = self.bans.lock().remove(&*name);
+        let (removed, submitted) = {
+            let mut bans = self.bans.lock();
+            let removed = bans.remove(&*name);
+            self.publish_count(&bans);
+            (
+                removed,
+                self.submit(&bans, vec![record::delete_user(&name)]),
+            )
+        };
         let was_banned = removed.is_some_and(|ban| ban.is_in_force(Instant::now()));
-        self.publish_count();
-        self.settle(record::delete_user(&name)).await?;
+        settled(submitted).await?;
         if was_banned {
             Ok(())
         } else {
@@ -101,29 +112,27 @@ impl UserBans {
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
         let mut over = Vec::new();
-        self.bans.lock().retain(|name, ban| {
+        let mut bans = self.bans.lock();
+        bans.retain(|name, ban| {
             let stays = ban.is_in_force(now);
             if !stays {
                 over.push(record::delete_user(name));
             }
             stays
         });
-        self.publish_count();
-        if let Some(store) = self.store.as_ref().filter(|_| !over.is_empty()) {
-            // Expired bans that remain in the store are forgotten after the next start.
-            let _ = store.submit(over);
-        }
+        self.publish_count(&bans);
+        // Expired bans that remain in the store are forgotten after the next start.
+        let _ = self.submit(&bans, over);
     }
 
-    fn publish_count(&self) {
-        self.count.store(self.bans.lock().len(), Ordering::Relaxed);
+    fn publish_count(&self, bans: &BannedUsers) {
+        self.count.store(bans.len(), Ordering::Relaxed);
     }
 
-    async fn settle(&self, change: StoreChange) -> Result<(), BanError> {
-        if let Some(store) = &self.store {
-            store.submit([change])?.committed().await?;
-        }
-        Ok(())
+    /// Submits changes of the bans, which are locked, so that the store has them in the same order.
+    fn submit(&self, _bans: &BannedUsers, changes: Vec<StoreChange>) -> Submitted {
+        let store = self.store.as_ref()?;
+        (!changes.is_empty()).then(|| store.submit(changes))
     }
 }
 
