@@ -7,7 +7,6 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use gatepost_store::StoreChange;
 use tokio::sync::watch;
 
 use crate::figures::BrokerFigures;
@@ -22,6 +21,9 @@ const RETAINED_TICKS: u32 = 60;
 
 /// Steps in which retained messages are loaded from the disk, in one tick.
 const LOAD_STEPS: usize = 16;
+/// Changes of the store with which the ends of expired sessions are complete for this tick, since
+/// other commits wait for theirs. Many sessions expire together after a network failure.
+const EXPIRED_CHANGES_MAX: usize = 5_000;
 
 /// The housekeeper's parts of the broker.
 #[derive(Clone, Copy)]
@@ -68,24 +70,36 @@ impl Housekeeper<'_> {
             .lock()
             .retain(|stream| stream.strong_count() > 0);
         if count % RETAINED_TICKS == RETAINED_TICKS - 1 {
-            let expired = self
-                .shared
-                .retained
-                .remove_expired(self.shared.clock.time_of_day());
-            if let Some(store) = &self.shared.store
-                && !expired.is_empty()
-            {
-                // No client was promised this removal; if it fails, the message has expired at the
-                // next start as well.
-                let _ = store.submit(expired.into_iter().map(StoreChange::Unretain));
-            }
+            self.shared
+                .retained_expiry_is_due
+                .store(true, Ordering::Relaxed);
         }
+        self.remove_expired_retained();
         // A time below one second counts as one second, since zero means never.
         let sys_interval = self.shared.settings.sys_interval.duration();
         let sys_seconds = sys_interval.as_millis().div_ceil(1_000) as u32;
         if sys_seconds > 0 && count.is_multiple_of(sys_seconds) {
             self.figures.publish(self.sessions);
         }
+    }
+
+    /// Removes expired retained messages, if that is due or has not been completed.
+    fn remove_expired_retained(self) {
+        let is_due = &self.shared.retained_expiry_is_due;
+        if !is_due.load(Ordering::Relaxed) {
+            return;
+        }
+        let now = self.shared.clock.time_of_day();
+        let has_more = self.shared.retained.remove_expired(now, |removals| {
+            if let Some(store) = &self.shared.store
+                && !removals.is_empty()
+            {
+                // No client was promised these removals; if they fail, the messages have expired
+                // at the next start as well.
+                let _ = store.submit(removals);
+            }
+        });
+        is_due.store(has_more, Ordering::Relaxed);
     }
 
     fn check_memory(self, now: Instant) {
@@ -110,7 +124,7 @@ impl Housekeeper<'_> {
     }
 
     fn check_sessions(self, now: Instant, now_seconds: u32) {
-        let mut all_effects = Vec::new();
+        let (mut all_effects, mut expired_changes) = (Vec::new(), 0);
         let mut sessions = self.sessions.all();
         sessions.retain(|session| {
             if session.is_connected() {
@@ -125,8 +139,11 @@ impl Housekeeper<'_> {
         for session in sessions {
             all_effects.extend(session.due_will(&mut session.lock(), now));
             self.store_again(&session);
-            if session.lock().has_expired(now) {
-                all_effects.extend(self.sessions.end_expired(&session, now));
+            if expired_changes < EXPIRED_CHANGES_MAX
+                && let Some(effects) = self.sessions.end_expired(&session, now)
+            {
+                expired_changes += effects.changes.len();
+                all_effects.push(effects);
             }
         }
         self.sessions.settle_again();

@@ -2,6 +2,7 @@
 //! counters and the limits. It knows neither publishers nor the table of sessions, which refer to
 //! it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use gatepost_message::sparkplug::BIRTHS;
@@ -31,6 +32,8 @@ pub(crate) struct BrokerShared {
     pub(crate) store: Option<Store>,
     pub(crate) index: Index,
     pub(crate) retained: RetainedMessages,
+    /// Whether the housekeeper looks for expired retained messages in its next tick.
+    pub(crate) retained_expiry_is_due: AtomicBool,
     pub(crate) recent: RecentMessages,
     pub(crate) topic_rules: Arc<RulesInForce>,
     pub(crate) counters: Counters,
@@ -66,6 +69,7 @@ impl BrokerShared {
                 settings.retained_messages_max,
                 settings.retained_bytes_max.as_usize(),
             ),
+            retained_expiry_is_due: AtomicBool::new(false),
             recent: RecentMessages::new(
                 settings.recent_per_topic,
                 settings.recent_bytes_max.as_usize(),

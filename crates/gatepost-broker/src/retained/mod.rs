@@ -6,6 +6,7 @@
 //! known, its topic has both the previous and the new message; after a failure the previous one is
 //! the topic's message again, as on disk.
 
+mod expiry;
 mod on_disk;
 
 use std::collections::BTreeMap;
@@ -345,23 +346,6 @@ impl RetainedMessages {
         drop(messages);
         remove_dead(&mut found, now);
         Ok(added.map(|()| found))
-    }
-
-    /// Removes messages that have expired at `now`, and returns their topics; for the housekeeper.
-    pub(crate) fn remove_expired(&self, now: SystemTime) -> Vec<Topic> {
-        let is_over = |stored: &Arc<Publication>| stored.expiry_seconds_left(now) == Some(0);
-        let mut messages = self.messages.write();
-        let expired: Vec<Topic> = messages
-            .iter()
-            .filter(|(_, entry)| {
-                entry.pending.is_none() && entry.stored.as_ref().is_some_and(is_over)
-            })
-            .map(|(topic, _)| topic.clone())
-            .collect();
-        for topic in &expired {
-            self.add(&mut messages, topic, None, None);
-        }
-        expired
     }
 }
 

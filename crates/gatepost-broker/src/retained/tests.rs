@@ -1,3 +1,8 @@
+use std::thread;
+use std::time::Duration;
+
+use gatepost_message::{MessageId, Properties};
+
 use super::*;
 
 fn keep(retained: &RetainedMessages, topic: &str, payload: &str) -> RetainOutcome {
@@ -119,4 +124,65 @@ fn a_message_that_cannot_be_stored_is_not_retained() {
     retained.settle_all();
     assert_eq!((retained.len(), retained.bytes()), (0, 0));
     assert!(retained.messages.read().is_empty());
+}
+
+/// A message that expired a minute ago.
+fn keep_expired(retained: &RetainedMessages, topic: &str) {
+    let minute = Duration::from_mins(1);
+    let properties = Properties {
+        expiry_seconds: Some(1),
+        ..Properties::default()
+    };
+    let publication = Publication {
+        id: MessageId::floor_at(SystemTime::now() - minute),
+        properties: Some(Box::new(properties)),
+        ..Publication::new(Topic::new(topic).expect("a topic"), "x")
+    };
+    retained.retain(&Arc::new(publication), None);
+}
+
+#[test]
+fn expired_messages_are_removed_in_parts() {
+    let retained = RetainedMessages::new(1_000_000, usize::MAX);
+    for number in 0..expiry::EXPIRED_MAX + 5 {
+        keep_expired(&retained, &format!("old/{number}"));
+    }
+    keep(&retained, "new", "x");
+    let now = SystemTime::now();
+    let mut removed = Vec::new();
+    let mut remove = || retained.remove_expired(now, |removals| removed.push(removals.len()));
+    assert!(remove());
+    assert!(!remove());
+    assert!(!remove());
+    assert_eq!(removed, [expiry::EXPIRED_MAX, 5]);
+    assert_eq!(retained.len(), 1);
+    assert_eq!(found(&retained, "#"), ["new"]);
+}
+
+/// A message that a publisher retains while expired ones are removed stays on the disk.
+#[test]
+fn a_removal_does_not_overtake_the_next_message_of_its_topic() {
+    let retained = RetainedMessages::new(10, 1_000);
+    keep_expired(&retained, "a");
+    keep_expired(&retained, "b");
+    let removed = thread::scope(|scope| {
+        // A publisher submits a batch, after which its message is the topic's.
+        let submitting = retained.begin_submitting();
+        let removing = scope.spawn(|| {
+            let mut removed = Vec::new();
+            retained.remove_expired(SystemTime::now(), |removals| removed = removals);
+            removed
+        });
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(retained.len(), 2, "the removal waits for the batch");
+        keep(&retained, "a", "new");
+        drop(submitting);
+        removing.join().expect("no panic")
+    });
+    let b = Topic::new("b").expect("a topic");
+    assert!(
+        matches!(&removed[..], [StoreChange::Unretain(topic)] if *topic == b),
+        "{removed:?}"
+    );
+    assert_eq!(found(&retained, "#"), ["a"]);
 }
