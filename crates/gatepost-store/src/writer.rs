@@ -183,8 +183,11 @@ fn trim(
         .enforce(&transaction, &mut kept, Excess::None)?;
     transaction.commit()?;
     server.bounds.committed(kept);
-    trim::return_free_pages(connection)?;
-    Ok(is_old || is_exceeded)
+    let has_more = is_old || is_exceeded;
+    if !has_more {
+        trim::return_free_pages(connection)?;
+    }
+    Ok(has_more)
 }
 
 fn finish(connection: &mut Connection, clock: &mut StoredClock) -> Result<(), StoreError> {
