@@ -19,7 +19,7 @@ impl RetainedMessages {
         submit: impl FnOnce(Vec<StoreChange>),
     ) -> bool {
         let messages = self.messages.read();
-        let expired = messages.iter().filter(|(_, entry)| entry.is_over(now));
+        let expired = messages.iter().filter(|(_, entry)| is_over(entry, now));
         let expired: Vec<Topic> = expired
             .take(EXPIRED_MAX)
             .map(|(topic, _)| topic.clone())
@@ -35,7 +35,7 @@ impl RetainedMessages {
         let is_removed = |topic: &Topic| {
             // One at a time: publishers wait for this lock.
             let mut messages = self.messages.write();
-            let is_over = messages.get(topic).is_some_and(|entry| entry.is_over(now));
+            let is_over = messages.get(topic).is_some_and(|entry| is_over(entry, now));
             if is_over {
                 self.add(&mut messages, topic, None, None);
             }
@@ -47,11 +47,9 @@ impl RetainedMessages {
     }
 }
 
-impl RetainedTopic {
-    /// Whether the topic's message has expired, and no change of it is uncommitted.
-    fn is_over(&self, now: SystemTime) -> bool {
-        let stored = self.stored.as_ref();
-        self.pending.is_none()
-            && stored.is_some_and(|stored| stored.expiry_seconds_left(now) == Some(0))
-    }
+/// Whether a topic's message has expired, and no change of it is uncommitted.
+fn is_over(entry: &RetainedTopic, now: SystemTime) -> bool {
+    let stored = entry.stored.as_ref();
+    entry.pending.is_none()
+        && stored.is_some_and(|stored| stored.expiry_seconds_left(now) == Some(0))
 }
