@@ -8,9 +8,10 @@ use super::view::{
     time,
 };
 use super::winner::winner_lines;
+use crate::latency::LatencySummary;
 
 /// The maximum number of adjacent columns.
-const COLUMNS_MAX: usize = 5;
+const COLUMNS_MAX: usize = 7;
 
 /// The figures that a table shows.
 #[derive(Debug, Clone, Default)]
@@ -107,7 +108,11 @@ pub fn markdown_table(report: &BenchReport, shown: &Columns) -> String {
         for (part, of) in PERCENTILES.iter().filter(|(part, _)| wanted(part)) {
             let mut cells = vec![format!("{name} latency {part}")];
             cells.extend(has_headlines.then(String::new));
-            cells.extend(all.iter().map(|summary| time(of(summary))));
+            let cell = |summary: &LatencySummary| match summary.count {
+                0 => "-".to_owned(),
+                _ => time(of(summary)),
+            };
+            cells.extend(all.iter().map(cell));
             cells.extend(has_floors.then(String::new));
             row(&cells, &mut text);
         }
@@ -131,7 +136,7 @@ fn lines_of_columns(columns: &[Column<'_>], names: &[FigureName]) -> String {
     text
 }
 
-type PercentileOf = fn(&crate::latency::LatencySummary) -> f64;
+type PercentileOf = fn(&LatencySummary) -> f64;
 
 const PERCENTILES: [(&str, PercentileOf); 4] = [
     ("p50", |summary| summary.p50_us),

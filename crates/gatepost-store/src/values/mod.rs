@@ -75,7 +75,6 @@ pub struct ValueLimits {
     pub bytes_max: ByteSize,
 }
 
-#[derive(Default)]
 struct KeptValues {
     by_key: HashMap<Box<[u8]>, ValueEntry>,
     /// The number of values of each space.
@@ -83,6 +82,21 @@ struct KeptValues {
     /// The sum of [`size`] of all of them.
     bytes: u64,
     changes: u32,
+    /// No value expires before this time. It may be too early, since values are replaced and
+    /// removed, until the next removal of expired values.
+    next_expiry_ms: u64,
+}
+
+impl Default for KeptValues {
+    fn default() -> Self {
+        Self {
+            by_key: HashMap::new(),
+            by_space: HashMap::new(),
+            bytes: 0,
+            changes: 0,
+            next_expiry_ms: u64::MAX,
+        }
+    }
 }
 
 impl ValueStore {
@@ -167,7 +181,7 @@ impl ValueStore {
         let key = row_key(space, key);
         let mut kept = self.0.kept.lock();
         if !kept.by_key.contains_key(&key) && kept.count_in(space) >= count_max {
-            self.sweep(&mut kept, unix_ms(now))?;
+            self.make_room(&mut kept, unix_ms(now))?;
             if kept.count_in(space) >= count_max {
                 return Err(ValueError::FullSpace(count_max));
             }
@@ -234,9 +248,10 @@ impl ValueStore {
             return Err(ValueError::TooLong);
         }
         kept.changes = kept.changes.wrapping_add(1);
-        let is_due = kept.changes.is_multiple_of(CHANGES_PER_SWEEP);
-        if is_due || self.check_room(kept, &key, &entry).is_err() {
-            self.sweep(kept, unix_ms(now))?;
+        if kept.changes.is_multiple_of(CHANGES_PER_SWEEP)
+            || self.check_room(kept, &key, &entry).is_err()
+        {
+            self.make_room(kept, unix_ms(now))?;
         }
         let bytes = self.check_room(kept, &key, &entry)?;
         self.submit([StoreChange::PutRecord {
@@ -273,11 +288,22 @@ impl ValueStore {
         Ok(bytes + own)
     }
 
-    fn sweep(&self, kept: &mut KeptValues, now_ms: u64) -> Result<(), ValueError> {
-        let expired = kept
-            .by_key
-            .extract_if(|_, entry| entry.expires_ms <= now_ms);
+    /// Removes expired values. All values are read only if one has expired: strangers may fill the
+    /// store, and each value beyond its limits would cost as much as all of them.
+    fn make_room(&self, kept: &mut KeptValues, now_ms: u64) -> Result<(), ValueError> {
+        if kept.next_expiry_ms > now_ms {
+            return Ok(());
+        }
+        let mut next_expiry_ms = u64::MAX;
+        let expired = kept.by_key.extract_if(|_, entry| {
+            let has_expired = entry.expires_ms <= now_ms;
+            if !has_expired {
+                next_expiry_ms = next_expiry_ms.min(entry.expires_ms);
+            }
+            has_expired
+        });
         let expired: Vec<_> = expired.collect();
+        kept.next_expiry_ms = next_expiry_ms;
         let mut changes = Vec::with_capacity(expired.len());
         for (key, entry) in expired {
             kept.bytes -= size(&key, &entry);
@@ -300,6 +326,7 @@ impl KeptValues {
         if !self.by_key.contains_key(&key) {
             *self.by_space.entry(space_of(&key).into()).or_default() += 1;
         }
+        self.next_expiry_ms = self.next_expiry_ms.min(entry.expires_ms);
         self.by_key.insert(key, entry);
     }
 

@@ -113,3 +113,43 @@ fn a_space_has_a_bound_of_its_own() {
     assert!(values.remove("/a", b"2").expect("removed"));
     set(b"4", HOUR).expect("there is a place again");
 }
+
+/// A full store reads all values only if one of them has expired.
+#[test]
+fn a_value_beyond_the_limit_costs_no_search_while_none_has_expired() {
+    let values = ValueStore::in_memory(limits(2));
+    let set = |key: &[u8], lifetime| values.set("/a", key, StoredValue::Flag(true), lifetime);
+    set(b"1", HOUR).expect("room");
+    set(b"2", HOUR).expect("room");
+    let earliest = values.0.kept.lock().next_expiry_ms;
+    // A value that a search would find, expired without the store's knowledge.
+    let key = row_key("/a", b"1");
+    if let Some(entry) = values.0.kept.lock().by_key.get_mut(&key) {
+        entry.expires_ms = 0;
+    }
+    assert!(matches!(set(b"3", HOUR), Err(ValueError::Full(2))));
+    let within = values.set_within("/a", b"3", StoredValue::Flag(true), HOUR, 2);
+    assert!(
+        matches!(within, Err(ValueError::FullSpace(2))),
+        "{within:?}"
+    );
+    assert_eq!(values.0.kept.lock().next_expiry_ms, earliest);
+
+    // One that expires sooner than all others makes room once it has expired.
+    set(b"2", PAST).expect("a value may be set again");
+    set(b"3", HOUR).expect("room, since two have expired");
+    assert_eq!(values.count(), 1);
+    let mut kept = values.0.kept.lock();
+    let left = kept.by_key.values().map(|entry| entry.expires_ms);
+    assert_eq!(left.min(), Some(kept.next_expiry_ms));
+    // Without an expiry, it is never too late.
+    *kept = KeptValues::default();
+    kept.insert(
+        key,
+        ValueEntry {
+            value: StoredValue::Flag(true),
+            expires_ms: u64::MAX,
+        },
+    );
+    assert_eq!(kept.next_expiry_ms, u64::MAX);
+}
