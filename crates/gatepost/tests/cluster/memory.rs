@@ -3,7 +3,7 @@
 use super::log::await_read;
 use super::moves::next;
 use super::nats::{self, Nats};
-use super::support::Gateway;
+use super::support::{Gateway, await_some};
 use super::two_nodes;
 use super::wire::{Connection, Packet, Publish, Version};
 
@@ -47,7 +47,11 @@ fn a_short_message_keeps_no_long_ones_in_memory() {
         }
     }
     await_read(&two);
-    let grown = own_memory_kb(&two).saturating_sub(before);
     let published = u64::from(SHORT) * u64::from(LONG) * LONG_BYTES as u64 / 1_024;
-    assert!(grown < published / 2, "{grown} kB of {published} kB");
+    // What still waits for the disk is in memory, too: with a busy disk that takes a while.
+    let what = format!("less than half of {published} kB is kept");
+    await_some(&what, || {
+        let grown = own_memory_kb(&two).saturating_sub(before);
+        (grown < published / 2).then_some(())
+    });
 }
