@@ -7,8 +7,11 @@ use parking_lot::Mutex;
 
 use crate::wire::{Question, QuestionOutcome, Resolved};
 
-/// The number of answers that are kept; the first one to expire is removed.
+/// The number of answers that are kept.
 const ANSWERS_MAX: usize = 10_000;
+/// The share of the answers that is removed when there are too many: one in this number, those that
+/// expire first. So the cost of the search is spread over many new answers.
+const REMOVED_SHARE: usize = 10;
 /// The longest time that an answer is kept.
 const LIFETIME_MAX: Duration = Duration::from_hours(1);
 /// The time that a negative answer is kept (RFC 2308, section 5 permits more).
@@ -37,16 +40,18 @@ impl Cache {
         let now = Instant::now();
         let mut kept = self.0.lock();
         if kept.len() >= ANSWERS_MAX {
-            kept.retain(|_, (until, _)| *until > now);
-        }
-        if kept.len() >= ANSWERS_MAX {
-            let first = kept.iter().min_by_key(|(_, (until, _))| *until);
-            if let Some(first) = first.map(|(question, _)| question.clone()) {
-                kept.remove(&first);
-            }
+            make_room(&mut kept, now);
         }
         kept.insert(question.clone(), (now + lifetime, resolved.answer.clone()));
     }
+}
+
+/// Removes the answers that have expired or expire first.
+fn make_room(kept: &mut HashMap<Question, (Instant, QuestionOutcome)>, now: Instant) {
+    let mut ends: Vec<Instant> = kept.values().map(|(until, _)| *until).collect();
+    let (_, end, _) = ends.select_nth_unstable(kept.len() / REMOVED_SHARE);
+    let end = now.max(*end);
+    kept.retain(|_, (until, _)| *until > end);
 }
 
 #[cfg(test)]
@@ -79,5 +84,33 @@ mod tests {
             keep("d", QuestionOutcome::Failed(ServerFailure::Server(2)), hour),
             None
         );
+    }
+
+    #[test]
+    fn answers_that_expire_first_make_room_for_many() {
+        let cache = Cache::default();
+        let question = |number: usize| Question::new(&number.to_string(), RecordType::A);
+        let records = QuestionOutcome::Records(vec![crate::RecordData::A([192, 0, 2, 1].into())]);
+        let keep = |number: usize| {
+            let resolved = Resolved {
+                answer: records.clone(),
+                lifetime: Duration::from_secs(60 + number as u64 / 10),
+                is_authentic: false,
+            };
+            cache.keep(&question(number), &resolved);
+            cache.0.lock().len()
+        };
+        for number in 0..ANSWERS_MAX {
+            assert_eq!(keep(number), number + 1);
+        }
+        // The next one removes a tenth, and those after it find room.
+        let left = keep(ANSWERS_MAX);
+        assert!((8_900..9_010).contains(&left), "{left}");
+        assert_eq!(keep(ANSWERS_MAX + 1), left + 1);
+        assert_eq!(cache.get(&question(0)), None);
+        assert!(cache.get(&question(ANSWERS_MAX - 1)).is_some());
+        for number in ANSWERS_MAX + 2..3 * ANSWERS_MAX {
+            assert!(keep(number) <= ANSWERS_MAX);
+        }
     }
 }
