@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use gatepost_broker::{
     Broker, BrokerSettings, MemoryGauge, MovedSession, SessionAdoption, SessionName,
 };
-use gatepost_store::{ClockSource, ManualWriter, SimulatedDatabase, StoreSettings};
-use parking_lot::Mutex;
+use gatepost_store::{ManualClock, ManualWriter, SimulatedDatabase, StoreSettings};
 
 /// More than twice as many as one tick ends.
 const SESSIONS: u64 = 12_000;
@@ -18,19 +17,6 @@ struct Unlimited;
 impl MemoryGauge for Unlimited {
     fn resident_bytes(&self) -> Option<usize> {
         None
-    }
-}
-
-/// A clock that the test sets.
-struct ManualClock(SystemTime, Mutex<Duration>);
-
-impl ClockSource for ManualClock {
-    fn now(&self) -> SystemTime {
-        self.0 + *self.1.lock()
-    }
-
-    fn elapsed(&self) -> Duration {
-        *self.1.lock()
     }
 }
 
@@ -66,7 +52,7 @@ fn arrive(broker: &Broker, number: u64) {
 
 #[test]
 fn they_end_in_parts_so_that_no_commit_is_long() {
-    let clock = Arc::new(ManualClock(SystemTime::now(), Mutex::default()));
+    let clock = ManualClock::at(SystemTime::now());
     let database = SimulatedDatabase::in_memory().expect("a database");
     let (broker, mut writer) = start(&database, &clock);
     for number in 1..=SESSIONS {
@@ -77,7 +63,7 @@ fn they_end_in_parts_so_that_no_commit_is_long() {
 
     let (broker, mut writer) = start(&database, &clock);
     assert_eq!(broker.stats(0, 0).sessions, SESSIONS as usize);
-    *clock.1.lock() += EXPIRY * 2;
+    clock.pass(EXPIRY * 2);
     let mut left = vec![SESSIONS as usize];
     for tick in 0.. {
         broker.tick(tick);

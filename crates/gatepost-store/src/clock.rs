@@ -176,45 +176,22 @@ impl AgeTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parking_lot::Mutex;
+    use crate::ManualClock;
 
     const DAY: Duration = Duration::from_hours(24);
 
-    #[derive(Clone)]
-    struct ManualTime(Arc<Mutex<(SystemTime, Duration)>>);
-
-    impl ManualTime {
-        fn new() -> Self {
-            let start = SystemTime::UNIX_EPOCH + 20_000 * DAY;
-            Self(Arc::new(Mutex::new((start, Duration::ZERO))))
-        }
-
-        /// Advances the time.
-        fn pass(&self, time: Duration) {
-            let mut hand = self.0.lock();
-            hand.0 += time;
-            hand.1 += time;
-        }
-    }
-
-    impl ClockSource for ManualTime {
-        fn now(&self) -> SystemTime {
-            self.0.lock().0
-        }
-
-        fn elapsed(&self) -> Duration {
-            self.0.lock().1
-        }
+    fn manual_clock() -> Arc<ManualClock> {
+        ManualClock::at(SystemTime::UNIX_EPOCH + 20_000 * DAY)
     }
 
     #[test]
     fn a_clock_far_ahead_for_a_minute_ages_nothing() {
-        let hand = ManualTime::new();
-        let mut age = AgeTime::new(Arc::new(hand.clone()), None, DAY);
+        let hand = manual_clock();
+        let mut age = AgeTime::new(hand.clone(), None, DAY);
         hand.pass(DAY / 2);
         assert_eq!(age.now(), (hand.now(), ClockDrift::None));
         let right = hand.now();
-        hand.0.lock().0 += 35 * DAY;
+        hand.jump(hand.now() + 35 * DAY);
         hand.pass(Duration::from_mins(1));
         let (time, drift) = age.now();
         assert_eq!(drift, ClockDrift::Ahead(35 * DAY));
@@ -222,17 +199,17 @@ mod tests {
         assert!(!age.decide(false));
         hand.pass(Duration::from_mins(1));
         assert_eq!(age.now().0, right + Duration::from_mins(3), "it catches up");
-        hand.0.lock().0 -= 35 * DAY;
+        hand.jump(hand.now() - 35 * DAY);
         hand.pass(Duration::from_mins(5));
         assert_eq!(age.now(), (hand.now(), ClockDrift::None));
     }
 
     #[test]
     fn a_jump_that_removes_many_rows_waits_for_an_administrator() {
-        let hand = ManualTime::new();
+        let hand = manual_clock();
         let right = hand.now();
-        let mut age = AgeTime::new(Arc::new(hand.clone()), None, DAY);
-        hand.0.lock().0 += DAY / 2;
+        let mut age = AgeTime::new(hand.clone(), None, DAY);
+        hand.jump(hand.now() + DAY / 2);
         assert!(age.decide(true), "also within the jump that is trusted");
         hand.pass(DAY);
         assert_eq!(age.now(), (right + DAY, ClockDrift::Ahead(DAY / 2)));
@@ -243,10 +220,10 @@ mod tests {
 
     #[test]
     fn a_long_absence_is_caught_up_with_slowly() {
-        let hand = ManualTime::new();
+        let hand = manual_clock();
         let kept = hand.now();
-        hand.0.lock().0 += 3 * DAY;
-        let mut age = AgeTime::new(Arc::new(hand.clone()), Some(kept), DAY);
+        hand.jump(hand.now() + 3 * DAY);
+        let mut age = AgeTime::new(hand.clone(), Some(kept), DAY);
         assert_eq!(age.now(), (kept, ClockDrift::Ahead(3 * DAY)));
         assert!(!age.decide(false));
         for _ in 0..2 {
@@ -261,15 +238,15 @@ mod tests {
 
     #[test]
     fn a_start_in_1970_forgets_no_time() {
-        let hand = ManualTime::new();
+        let hand = manual_clock();
         let kept = hand.now();
-        hand.0.lock().0 = SystemTime::UNIX_EPOCH;
-        let mut age = AgeTime::new(Arc::new(hand.clone()), Some(kept), DAY);
+        hand.jump(SystemTime::UNIX_EPOCH);
+        let mut age = AgeTime::new(hand.clone(), Some(kept), DAY);
         let (time, drift) = age.now();
         assert_eq!(time, SystemTime::UNIX_EPOCH);
         assert!(matches!(drift, ClockDrift::Behind(_)));
         // The clock is set by the network.
-        hand.0.lock().0 = kept + Duration::from_hours(1);
+        hand.jump(kept + Duration::from_hours(1));
         assert!(!age.decide(false));
         assert_eq!(age.now(), (hand.now(), ClockDrift::None));
     }

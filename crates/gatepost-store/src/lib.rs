@@ -74,7 +74,7 @@ pub use group::{ExternalCommit, Ticket};
 pub use journal::{JournalEntry, QuarantineEntry};
 pub use journal_index::JournalTerms;
 pub use mailbox::MailboxEntry;
-pub use manual::{ManualWriter, SimulatedDatabase};
+pub use manual::{ManualClock, ManualWriter, SimulatedDatabase};
 pub use originals::{Originals, OriginalsLimits};
 pub use read::{JournalStep, QueueSize};
 pub use recovery::Recovery;

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -64,6 +65,38 @@ impl Store {
         let (parts, recovery, _scrub, _indexer) = Self::open_parts(folder, settings, clock)?;
         let (store, committer) = Self::assemble(parts, settings);
         Ok((store, recovery, ManualWriter::new(committer)))
+    }
+}
+
+/// A clock that a simulation sets.
+pub struct ManualClock(Mutex<(SystemTime, Duration)>);
+
+impl ManualClock {
+    /// A clock that shows this time.
+    pub fn at(time: SystemTime) -> Arc<Self> {
+        Arc::new(Self(Mutex::new((time, Duration::ZERO))))
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, time: Duration) {
+        let mut state = self.0.lock();
+        state.0 += time;
+        state.1 += time;
+    }
+
+    /// Sets the time of day, as an administrator does: no time passes.
+    pub fn jump(&self, to: SystemTime) {
+        self.0.lock().0 = to;
+    }
+}
+
+impl ClockSource for ManualClock {
+    fn now(&self) -> SystemTime {
+        self.0.lock().0
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.lock().1
     }
 }
 

@@ -5,40 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_message::{MessageId, Publication, Topic, TopicFilter};
-use gatepost_store::{ClockSource, Store, StoreChange, StoreError, StoreSettings};
-use parking_lot::Mutex;
+use gatepost_store::{ClockSource, ManualClock, Store, StoreChange, StoreError, StoreSettings};
 
 const DAY: Duration = Duration::from_hours(24);
 const PATIENCE: Duration = Duration::from_mins(1);
-
-/// A clock that the test sets.
-struct ManualClock(Mutex<(SystemTime, Duration)>);
-
-impl ManualClock {
-    fn at(time: SystemTime) -> Arc<Self> {
-        Arc::new(Self(Mutex::new((time, Duration::ZERO))))
-    }
-
-    fn pass(&self, time: Duration) {
-        let mut state = self.0.lock();
-        state.0 += time;
-        state.1 += time;
-    }
-
-    fn jump(&self, to: SystemTime) {
-        self.0.lock().0 = to;
-    }
-}
-
-impl ClockSource for ManualClock {
-    fn now(&self) -> SystemTime {
-        self.0.lock().0
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.0.lock().1
-    }
-}
 
 fn open(folder: &Path, clock: &Arc<ManualClock>) -> Store {
     let settings = StoreSettings::default();

@@ -7,39 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 use gatepost_message::{Action, Envelope, Listener, MessageId, Peer, Publication, Topic};
 use gatepost_settings::Period;
 use gatepost_store::{
-    ClockSource, JournalEntry, ManualWriter, QuarantineEntry, Store, StoreChange, StoreSettings,
+    JournalEntry, ManualClock, ManualWriter, QuarantineEntry, Store, StoreChange, StoreSettings,
 };
-use parking_lot::Mutex;
 
 /// Rows that a step may remove, and rows that a commit of one row may remove before it.
 const STEP_ROWS: usize = 1_000;
 const COMMIT_ROWS: usize = STEP_ROWS + 2;
 const HOUR: Duration = Duration::from_hours(1);
-
-/// A clock that the test sets: the time, and the time that has elapsed.
-struct ManualClock(Mutex<(SystemTime, Duration)>);
-
-impl ManualClock {
-    fn start() -> Arc<Self> {
-        Arc::new(Self(Mutex::new((SystemTime::now(), Duration::ZERO))))
-    }
-
-    fn pass(&self, time: Duration) {
-        let mut state = self.0.lock();
-        state.0 += time;
-        state.1 += time;
-    }
-}
-
-impl ClockSource for ManualClock {
-    fn now(&self) -> SystemTime {
-        self.0.lock().0
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.0.lock().1
-    }
-}
 
 fn journal_entry() -> JournalEntry {
     JournalEntry {
@@ -106,7 +80,7 @@ struct Server {
 impl Server {
     fn start(settings: &StoreSettings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let clock = ManualClock::start();
+        let clock = ManualClock::at(SystemTime::now());
         let opened = Store::open_manual(folder.path(), settings, clock.clone());
         let (store, _, writer) = opened.expect("a store");
         Self {
@@ -216,7 +190,7 @@ fn rows_that_grow_too_old_together_are_removed_in_steps() {
 #[tokio::test]
 async fn a_server_without_commits_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
-    let clock = ManualClock::start();
+    let clock = ManualClock::at(SystemTime::now());
     let opened = Store::open_with_clock(folder.path(), &keeping(100_000), clock.clone());
     let (store, _) = opened.expect("a store");
     let changes = (0..8_000).map(|_| to_history());
