@@ -339,10 +339,9 @@ impl Bans {
         self.0.count.store(state.bans.len(), Ordering::Relaxed);
     }
 
-    /// Submits changes of the table, which is locked, so that the store has them in the same order.
+    /// Submits changes of the table, which is locked.
     fn submit(&self, _table: &BansAndScores, changes: Vec<StoreChange>) -> Submitted {
-        let store = self.0.store.as_ref()?;
-        (!changes.is_empty()).then(|| store.submit(changes))
+        record::submit(self.0.store.as_ref(), changes)
     }
 }
 

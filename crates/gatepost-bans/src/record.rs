@@ -162,8 +162,16 @@ pub(crate) fn load(
     };
     Ok(records.into_iter().filter_map(read).collect())
 }
+
 /// Changes that were submitted to the store, if there is one.
 pub(crate) type Submitted = Option<Result<Ticket, StoreError>>;
+
+/// Submits changes of a table of bans. To be called while the table is locked, so that the store
+/// has them in the same order.
+pub(crate) fn submit(store: Option<&Store>, changes: Vec<StoreChange>) -> Submitted {
+    let store = store.filter(|_| !changes.is_empty())?;
+    Some(store.submit(changes))
+}
 
 /// Waits until the changes are durable.
 pub(crate) async fn settled(submitted: Submitted) -> Result<(), BanError> {

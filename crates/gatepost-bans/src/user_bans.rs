@@ -129,10 +129,9 @@ impl UserBans {
         self.count.store(bans.len(), Ordering::Relaxed);
     }
 
-    /// Submits changes of the bans, which are locked, so that the store has them in the same order.
+    /// Submits changes of the bans, which are locked.
     fn submit(&self, _bans: &BannedUsers, changes: Vec<StoreChange>) -> Submitted {
-        let store = self.store.as_ref()?;
-        (!changes.is_empty()).then(|| store.submit(changes))
+        record::submit(self.store.as_ref(), changes)
     }
 }
 
