@@ -327,7 +327,7 @@ impl TableBounds {
 struct Enforced {
     /// Messages that were removed because of their bytes.
     for_bytes: u64,
-    /// The table is still beyond its limit.
+    /// More has to be removed.
     is_exceeded: bool,
 }
 
@@ -351,7 +351,7 @@ fn enforce_limit(
     kept.remove(removed);
     Ok(Enforced {
         for_bytes: if excess.bytes > 0 { messages } else { 0 },
-        is_exceeded: removed.rows > 0 && !kept.beyond(limit).is_none(),
+        is_exceeded: removed.rows > 0 && !excess.beyond(removed).is_none(),
     })
 }
 
