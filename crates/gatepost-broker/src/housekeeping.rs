@@ -21,8 +21,8 @@ const RETAINED_TICKS: u32 = 60;
 
 /// Steps in which retained messages are loaded from the disk, in one tick.
 const LOAD_STEPS: usize = 16;
-/// Changes of the store with which the ends of expired sessions are complete for this tick, since
-/// other commits wait for theirs. Many sessions expire together after a network failure.
+/// Expired sessions are ended in a tick until their changes of the store exceed this number, since
+/// other commits wait for them. Many sessions expire together after a network failure.
 const EXPIRED_CHANGES_MAX: usize = 5_000;
 
 /// The housekeeper's parts of the broker.

@@ -137,8 +137,8 @@ pub(super) enum AgentReport {
     Ready,
     /// Messages received and missing so far.
     Progress { received: u64, missing: i64 },
-    /// Its publishers have finished: the number sent by each, the schedule slippage, and what was
-    /// acknowledged how late.
+    /// Its publishers have finished: the number sent by each, the schedule slippage, and the
+    /// latencies of acknowledgements.
     Sent {
         sent: Vec<u32>,
         slip: Buckets,

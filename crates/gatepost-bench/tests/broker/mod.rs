@@ -256,6 +256,8 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
             if let Some(packet_id) = publish.packet_id
                 && !is_unacknowledged
             {
+                // Other publishers must not wait for it.
+                drop(topics);
                 thread::sleep(faults.late_acknowledgements.unwrap_or_default());
                 let ack = Ack::success(packet_id);
                 send(
