@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_mail::Mail;
+use gatepost_mail::{ContentType, Mail};
 use gatepost_message::{Message, Properties, Publication, edit};
 use tokio::sync::watch;
 
@@ -15,12 +15,15 @@ use crate::attachments::{AttachmentError, Attachments, KeptFile, NewAttachment};
 use crate::delayed::DELAY;
 use crate::gateway::{Gateway, GatewaySubmission, SubmissionOutcome};
 use crate::judged_mail::JudgedMail;
-use crate::mail_payload::RenderedPayload;
+use crate::mail_payload::{self, RenderedPayload};
 
 /// The user properties that describe a file, besides `attach` (its link) and `filename`.
 const TYPE: &str = "attachment_type";
 const SIZE: &str = "attachment_size";
 const EXPIRES: &str = "attachment_expires";
+
+/// Beginnings of the media types of mails in which there may be an image.
+const IMAGE_CONTAINERS: [&str; 3] = ["multipart/", "image/", "message/"];
 
 /// The announcement of a file to subscribers.
 #[derive(Debug, Clone)]
@@ -134,11 +137,13 @@ impl Gateway {
         if !mail.verdict().action.delivers() || mail.topics.is_empty() {
             return None;
         }
-        let (message, verdict) = (Arc::clone(&mail.message), mail.verdict().clone());
-        let found = tokio::task::spawn_blocking(move || {
-            first_image(&edit::apply(&message.body, &verdict.edits))
-        });
-        let (name, content) = found.await.ok()??;
+        let edited = edit::apply(&mail.message.body, &mail.verdict().edits);
+        let (name, content) = if edited.len() <= mail_payload::INLINE_BYTES_MAX {
+            first_image(&edited)?
+        } else {
+            let found = tokio::task::spawn_blocking(move || first_image(&edited));
+            found.await.ok()??
+        };
         let new = NewAttachment {
             name,
             content,
@@ -195,6 +200,14 @@ fn describe(properties: &mut Properties, file: &KeptFile, link: String) {
 /// The first part of a mail whose content is an image, with its declared name.
 fn first_image(mail: &[u8]) -> Option<(String, Bytes)> {
     let mail = Mail::parse(mail);
+    // Most mails are text alone, and need not be divided.
+    let media_type = ContentType::parse(mail.head().last(b"content-type")).media_type;
+    if !IMAGE_CONTAINERS
+        .iter()
+        .any(|kind| media_type.starts_with(kind))
+    {
+        return None;
+    }
     let mut leaves = mail.parts().leaves();
     let image = leaves.find(|part| {
         // Other parts are not decoded.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// A larger mail is parsed on a blocking thread: parsing it would delay this worker's connections.
-const INLINE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The form in which a mail is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

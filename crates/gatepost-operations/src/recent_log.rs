@@ -54,11 +54,11 @@ pub struct LogLine {
     /// Its level.
     pub level: LogLevel,
     /// The subsystem.
-    pub target: String,
+    pub target: &'static str,
     /// The text.
     pub text: String,
     /// The values in it, as name and text.
-    pub fields: Vec<(String, String)>,
+    pub fields: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -73,19 +73,25 @@ pub struct RecentLog(Arc<Mutex<LogLines>>);
 
 impl RecentLog {
     /// Keeps a line, instead of the oldest of its level.
-    pub fn keep(&self, level: LogLevel, target: &str, text: &str, fields: Vec<(String, String)>) {
-        let cut = |text: &str| {
-            let end = text.floor_char_boundary(TEXT_BYTES_MAX);
-            text[..end].to_owned()
-        };
-        let fields = fields.into_iter().take(FIELDS_MAX);
+    pub fn keep(
+        &self,
+        level: LogLevel,
+        target: &'static str,
+        mut text: String,
+        mut fields: Vec<(&'static str, String)>,
+    ) {
+        cut(&mut text);
+        fields.truncate(FIELDS_MAX);
+        for (_, value) in &mut fields {
+            cut(value);
+        }
         let mut line = LogLine {
             number: 0,
             unix_ms: unix_ms(SystemTime::now()),
             level,
-            target: target.to_owned(),
-            text: cut(text),
-            fields: fields.map(|(name, value)| (name, cut(&value))).collect(),
+            target,
+            text,
+            fields,
         };
         let mut lines = self.0.lock();
         lines.count += 1;
@@ -125,7 +131,15 @@ impl LogLine {
                 .iter()
                 .any(|(name, value)| has(name) || has(value))
         };
-        search.is_empty() || has(&self.text) || has(&self.target) || in_fields()
+        search.is_empty() || has(&self.text) || has(self.target) || in_fields()
+    }
+}
+
+/// Cuts a text to the length that is kept, and frees the rest.
+fn cut(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.shrink_to_fit();
     }
 }
 
@@ -145,11 +159,14 @@ mod tests {
     #[test]
     fn an_error_remains_after_any_number_of_ordinary_lines() {
         let log = RecentLog::default();
-        log.keep(LogLevel::Error, "store", "disk full", Vec::new());
-        let fields = vec![("peer".to_owned(), "192.0.2.1".to_owned())];
-        log.keep(LogLevel::Warn, "smtp", "refused", fields);
+        let keep = |level, target, text: &str, fields| {
+            log.keep(level, target, text.to_owned(), fields);
+        };
+        keep(LogLevel::Error, "store", "disk full", Vec::new());
+        let fields = vec![("peer", "192.0.2.1".to_owned())];
+        keep(LogLevel::Warn, "smtp", "refused", fields);
         for number in 0..3 * LINES_PER_LEVEL {
-            log.keep(LogLevel::Info, "gateway", &number.to_string(), Vec::new());
+            keep(LogLevel::Info, "gateway", &number.to_string(), Vec::new());
         }
         assert_eq!(
             texts(&log.latest(LogLevel::Warn, "", 9)),
@@ -173,14 +190,12 @@ mod tests {
     fn long_texts_are_cut_at_a_character() {
         let log = RecentLog::default();
         let text = "ä".repeat(TEXT_BYTES_MAX);
-        log.keep(
-            LogLevel::Info,
-            "x",
-            &text,
-            vec![("a".to_owned(), text.clone()); 99],
-        );
+        let fields = vec![("a", text.clone()); 99];
+        log.keep(LogLevel::Info, "x", text, fields);
         let line = log.latest(LogLevel::Info, "", 1).remove(0);
         assert_eq!(line.text.len(), TEXT_BYTES_MAX);
+        assert!(line.text.capacity() < 2 * TEXT_BYTES_MAX);
         assert_eq!(line.fields.len(), FIELDS_MAX);
+        assert_eq!(line.fields[0].1.len(), TEXT_BYTES_MAX);
     }
 }

@@ -1,8 +1,8 @@
 //! `/ratelimit`: limits the messages per time from one address, user, sender, or to one topic.
 //!
 //! A token bucket for each: it fills steadily, and a message takes one token. Buckets live in
-//! memory and outlive a reload. Their number is bounded; those beyond it share one, so that a
-//! flood of new names is limited too.
+//! memory and survive a reload. Their number is bounded; keys beyond the bound share one bucket, so
+//! that a flood of new names is limited too.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use gatepost_message::{Action, Message, Verdict};
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
-use crate::host::Resources;
+use crate::host::{Resources, TokenRate};
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// The key under which messages are counted.
@@ -88,15 +88,19 @@ impl Ratelimit {
         })
     }
 
-    fn burst(&self) -> f64 {
-        f64::from(match self.settings.burst {
-            0 => self.settings.messages,
-            burst => burst,
-        })
-    }
-
-    fn tokens_per_second(&self) -> f64 {
-        f64::from(self.settings.messages) / self.settings.per.duration().as_secs_f64()
+    fn rate(&self) -> TokenRate {
+        let RatelimitSettings {
+            messages,
+            per,
+            burst,
+            keys_max,
+            ..
+        } = self.settings;
+        TokenRate {
+            per_second: f64::from(messages) / per.duration().as_secs_f64(),
+            burst: f64::from(if burst == 0 { messages } else { burst }),
+            keys_max,
+        }
     }
 }
 
@@ -113,10 +117,8 @@ impl Procedure for Ratelimit {
         let Some(whose) = key_of(self.settings.by, call.message) else {
             return Ok(Verdict::accept().into());
         };
-        let (rate, burst) = (self.tokens_per_second(), self.burst());
-        let key = (Arc::clone(&self.name), whose.clone().into_boxed_str());
         let buckets = &self.resources.host.memory.token_buckets;
-        let wait = buckets.take(key, rate, burst, self.settings.keys_max, Instant::now());
+        let wait = buckets.take(&self.name, &whose, self.rate(), Instant::now());
         let Some(seconds) = wait else {
             return Ok(Verdict::accept().into());
         };

@@ -30,6 +30,7 @@ pub use mailer::{ProcedureMail, ProcedureMailer};
 pub(crate) use memory::SharedMemory;
 pub(crate) use network::{Connections, HostNetwork, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
+pub(crate) use token_buckets::TokenRate;
 
 /// The destination of procedures' publications: the broker, or the record of a test run.
 pub trait ProcedurePublications: Send + Sync {

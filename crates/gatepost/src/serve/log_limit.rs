@@ -193,7 +193,7 @@ mod tests {
         let refused = kept.iter().find(|line| line.target == "users");
         let refused = refused.expect("a line of users");
         assert_eq!(refused.text, "login refused");
-        assert_eq!(refused.fields, [("number".to_owned(), "2".to_owned())]);
+        assert_eq!(refused.fields, [("number", "2".to_owned())]);
         assert_eq!(recent.latest(LogLevel::Warn, "", 9).len(), 3);
         let left_out: Vec<(&str, u64)> = limit
             .take_left_out()

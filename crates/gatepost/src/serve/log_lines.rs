@@ -14,7 +14,7 @@ const TEXT: &str = "message";
 #[derive(Default)]
 struct EventTexts {
     text: Option<String>,
-    fields: Vec<(String, String)>,
+    fields: Vec<(&'static str, String)>,
 }
 
 impl EventTexts {
@@ -22,7 +22,7 @@ impl EventTexts {
         if field.name() == TEXT && self.text.is_none() {
             self.text = Some(value);
         } else {
-            self.fields.push((field.name().to_owned(), value));
+            self.fields.push((field.name(), value));
         }
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn keep(log: &RecentLog, event: &Event<'_>) {
     log.keep(
         level,
         metadata.target(),
-        &texts.text.unwrap_or_default(),
+        texts.text.unwrap_or_default(),
         texts.fields,
     );
 }
