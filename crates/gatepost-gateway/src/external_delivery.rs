@@ -46,11 +46,13 @@ impl Gateway {
         outcome
     }
 
-    /// The bytes that a user's mailbox holds. Reads on a thread that may block.
+    /// The bytes that a user's mailbox holds, as of a moment ago. Counts on a thread that may block.
     pub async fn mailbox_bytes(&self, user: String) -> Result<u64, StoreError> {
+        if let Some(bytes) = self.store().remembered_mailbox_bytes(&user) {
+            return Ok(bytes);
+        }
         let store = self.store().clone();
-        let read = tokio::task::spawn_blocking(move || store.mailbox(&user)).await;
-        let entries = read.unwrap_or(Err(StoreError::Closed))?;
-        Ok(entries.iter().map(|entry| entry.size).sum())
+        let count = tokio::task::spawn_blocking(move || store.mailbox_bytes(&user)).await;
+        count.unwrap_or(Err(StoreError::Closed))
     }
 }

@@ -34,6 +34,7 @@ mod journal_index;
 mod key_range;
 mod lock;
 mod mailbox;
+mod mailbox_sizes;
 mod manual;
 mod open;
 mod open_database;

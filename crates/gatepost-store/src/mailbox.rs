@@ -7,6 +7,7 @@
 //! are what this server has read of the cluster's mailboxes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
@@ -30,6 +31,12 @@ fn key(user: &str, id: MessageId) -> Bytes {
     [user.as_bytes(), &[0], &id.number().to_be_bytes()]
         .concat()
         .into()
+}
+
+/// The limits between which all keys of a user are, neither included.
+fn keys_of(user: &str) -> (Vec<u8>, Vec<u8>) {
+    let user = user.as_bytes();
+    ([user, &[0]].concat(), [user, &[1]].concat())
 }
 
 /// The user and the message's id that a key names.
@@ -76,6 +83,7 @@ impl Store {
 
     /// Puts a mail into mailboxes: all of them or none.
     pub fn deliver(&self, delivery: MailboxDelivery) -> Result<Ticket, StoreError> {
+        self.count_delivery(&delivery);
         match self.inner.mailboxes.get() {
             None => self.submit(changes_of(&delivery)),
             Some(cluster) => Ok(cluster.deliver(delivery)),
@@ -94,6 +102,7 @@ impl Store {
         let (begun, later) = if is_shared {
             (self.deliver(delivery), Some(changes))
         } else {
+            self.count_delivery(&delivery);
             let all: Vec<StoreChange> = changes_of(&delivery).chain(changes).collect();
             (self.submit(all), None)
         };
@@ -120,6 +129,7 @@ impl Store {
 
     /// Removes mail from a user's mailbox.
     pub fn take_out(&self, user: &str, ids: Vec<MessageId>) -> Result<Ticket, StoreError> {
+        self.inner.mailbox_sizes.forget(user);
         let Some(cluster) = self.inner.mailboxes.get() else {
             let changes = ids.into_iter().map(|id| StoreChange::remove_mail(user, id));
             return self.submit(changes);
@@ -133,17 +143,42 @@ impl Store {
         Ok(keys.iter().filter_map(|key| parts_of(key)).collect())
     }
 
+    /// The bytes that a user's mailbox holds, if they are remembered from a moment ago.
+    pub fn remembered_mailbox_bytes(&self, user: &str) -> Option<u64> {
+        self.inner.mailbox_sizes.remembered(user, Instant::now())
+    }
+
+    /// The bytes that a user's mailbox holds: exact for a single server when they are counted, and
+    /// for a short time afterwards the mail that it delivers is added. Counting reads much of the
+    /// mailbox.
+    pub fn mailbox_bytes(&self, user: &str) -> Result<u64, StoreError> {
+        self.inner.mailbox_sizes.get_or_count(user, || {
+            let (after, end) = keys_of(user);
+            let connection = self.reader();
+            let mut statement = connection.prepare_cached(
+                "SELECT coalesce(sum(length(value)), 0) FROM record
+                 WHERE space = ?1 AND key > ?2 AND key < ?3",
+            )?;
+            let bytes = statement.query_row(params![SPACE, after, end], |row| row.get(0))?;
+            Ok(bytes)
+        })
+    }
+
+    fn count_delivery(&self, delivery: &MailboxDelivery) {
+        let MailboxDelivery { users, mail, .. } = delivery;
+        self.inner.mailbox_sizes.add(users, mail.len() as u64);
+    }
+
     /// A user's mail, oldest first.
     pub fn mailbox(&self, user: &str) -> Result<Vec<MailboxEntry>, StoreError> {
-        let prefix = [user.as_bytes(), &[0]].concat();
-        let end = [user.as_bytes(), &[1]].concat();
+        let (after, end) = keys_of(user);
         let connection = self.reader();
         let mut statement = connection.prepare_cached(
             "SELECT substr(key, -8), length(value) FROM record
              WHERE space = ?1 AND key > ?2 AND key < ?3 ORDER BY key",
         )?;
         let entries = statement
-            .query_map(params![SPACE, prefix, end], |row| {
+            .query_map(params![SPACE, after, end], |row| {
                 let (id, size): (Vec<u8>, i64) = (row.get(0)?, row.get(1)?);
                 let id = <[u8; 8]>::try_from(id).map(u64::from_be_bytes).ok();
                 Ok(id.map(|id| MailboxEntry {
@@ -165,9 +200,11 @@ impl Store {
 mod tests {
     use super::*;
 
-    /// Waits for the writer.
     fn commit(store: &Store, changes: Vec<StoreChange>) {
-        let ticket = store.submit(changes).expect("taken");
+        wait_for(&store.submit(changes).expect("taken"));
+    }
+
+    fn wait_for(ticket: &Ticket) {
         while ticket.outcome().is_none() {
             std::thread::yield_now();
         }
@@ -198,5 +235,32 @@ mod tests {
         let all = [("ann", first), ("anna", second), ("anna1", first)];
         let all = all.map(|(user, id)| (user.to_owned(), id));
         assert_eq!(store.mailbox_keys().expect("read"), all);
+    }
+
+    #[test]
+    fn the_size_of_a_mailbox_follows_deliveries_and_removals() {
+        let store = Store::in_memory().expect("memory");
+        let first = MessageId::next();
+        commit(
+            &store,
+            vec![StoreChange::add_mail("anna", first, "one".into())],
+        );
+        let size = || store.mailbox_bytes("anna").expect("read");
+        assert_eq!(size(), 3);
+        let delivery = MailboxDelivery {
+            users: vec!["anna".to_owned(), "bert".to_owned()],
+            id: MessageId::next(),
+            mail: "four".into(),
+        };
+        let ticket = store.deliver(delivery).expect("taken");
+        wait_for(&ticket);
+        assert_eq!(size(), 7);
+        assert_eq!(store.mailbox_bytes("bert").expect("read"), 4);
+        let removed = store.take_out("anna", vec![first]).expect("taken");
+        wait_for(&removed);
+        assert_eq!(
+            (size(), store.remembered_mailbox_bytes("anna")),
+            (4, Some(4))
+        );
     }
 }

@@ -19,6 +19,7 @@ use crate::copying::{CommitCopy, SharedCopy};
 use crate::group::{CommitGroup, Ticket};
 use crate::journal_index::{Indexer, JournalIndex};
 use crate::lock::{self, FolderLock};
+use crate::mailbox_sizes::MailboxSizes;
 use crate::open;
 use crate::open_database::OpenDatabase;
 use crate::queue::{CommitQueue, Urgency};
@@ -61,6 +62,7 @@ pub(crate) struct StoreCore {
     pub(crate) cluster: SharingCluster,
     /// The cluster that decides about mailboxes.
     pub(crate) mailboxes: MailboxCluster,
+    pub(crate) mailbox_sizes: MailboxSizes,
     /// Released when the writer has ended.
     locks: Mutex<Vec<FolderLock>>,
 }
@@ -222,6 +224,7 @@ impl Store {
             copy: committer.copy.clone(),
             cluster: SharingCluster::new(),
             mailboxes: MailboxCluster::new(),
+            mailbox_sizes: MailboxSizes::default(),
         };
         let inner = Arc::new(inner);
         (Self { inner }, committer)

@@ -7,6 +7,11 @@ use std::path::Path;
 use support::{Gateway, command, run, swaks, text_of};
 
 fn gateway(folder: &Path) -> Gateway {
+    gateway_with(folder, "")
+}
+
+/// Settings before the first table.
+fn gateway_with(folder: &Path, more: &str) -> Gateway {
     let settings = r#"
 rules.paths = []
 listeners.smtp.domains = ["people.example"]
@@ -31,7 +36,7 @@ run = ["/odd"]
         let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
         assert!(output.status.success(), "{}", text_of(&output));
     }
-    Gateway::start_in(folder, settings)
+    Gateway::start_in(folder, &format!("{more}{settings}"))
 }
 
 #[test]
@@ -42,6 +47,34 @@ fn mail_for_users_that_do_not_exist_is_refused() {
     let to = "anna@people.example,nobody@people.example";
     let said = text_of(&swaks(&server, "otto@example.org", to, &[]));
     assert!(said.contains("<** 550 5.1.1 no such user here"), "{said}");
+    assert!(said.contains("accepted"), "{said}");
+}
+
+#[test]
+fn a_full_mailbox_refuses_mail_until_some_is_deleted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway_with(folder.path(), "listeners.smtp.mailbox_max = \"20kB\"");
+    let server = gateway.address("smtp").to_string();
+    let body = "A line of seventy bytes, of which there are enough for ten kB of it.\n".repeat(150);
+    let try_send = || {
+        let options = ["--body", &body];
+        text_of(&swaks(
+            &server,
+            "otto@example.org",
+            "anna@people.example",
+            &options,
+        ))
+    };
+    for number in 0..2 {
+        let said = try_send();
+        assert!(said.contains("accepted"), "{number}: {said}");
+    }
+    let said = try_send();
+    assert!(said.contains("<** 452 4.2.2 the mailbox is full"), "{said}");
+    let script = "server = login('anna')\nassert server.stat()[0] == 2\n\
+                  server.dele(1)\nserver.quit()\nprint('done')\n";
+    assert!(poplib(&gateway, script).contains("done"));
+    let said = try_send();
     assert!(said.contains("accepted"), "{said}");
 }
 
