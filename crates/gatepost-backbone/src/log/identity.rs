@@ -4,6 +4,10 @@
 //! its sessions. The id of the publication identifies it. A publication that is passed on to
 //! another member of a shared subscription gets an id of its own from whichever node passes it on,
 //! so it is identified by the publication that it repeats, and the shared subscription.
+//!
+//! A will gets its id when it is published. The commit that keeps it under this id also takes it
+//! from its session, and it is appended after that commit. So a node that adopts the session finds
+//! the will there, and the log does not have it, or finds it among what was kept.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use gatepost_broker::LoggedPublication;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::{Duration, Instant, SystemTime};
 
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{
     SessionChange, SessionRow, Store, StoreChange, StoreError, SubscriptionRow, Ticket, WillRow,
 };
@@ -22,6 +22,8 @@ use crate::persistence::{ChangeBatch, PersistentSession, StoredMessage};
 pub(crate) struct DeferredEffects {
     pub(crate) session: Arc<Session>,
     pub(crate) will: Option<Publication>,
+    /// Whether the will has the id under which it is published.
+    has_will_id: bool,
     pub(crate) changes: Vec<StoreChange>,
     /// Whether earlier effects of the session could not be stored: they must be stored first.
     pub(crate) follows_failed: bool,
@@ -34,6 +36,7 @@ impl DeferredEffects {
         Self {
             session: session.clone(),
             will: None,
+            has_will_id: false,
             changes: Vec::new(),
             follows_failed: false,
             held_will: None,
@@ -68,6 +71,20 @@ impl DeferredEffects {
 
     pub(crate) fn is_nothing(&self) -> bool {
         self.will.is_none() && self.changes.is_empty()
+    }
+
+    /// The will, with the id under which it is published now. Until then it has the id of its
+    /// CONNECT, but its expiry begins at its publication (MQTT 5, section 3.1.3.2.4), and nodes
+    /// ignore a retained message that is older than the last one of its topic.
+    ///
+    /// A repeated attempt has the same id: the log of the cluster must not get the will under two
+    /// if the store has kept what it reported as failed.
+    pub(crate) fn will_to_publish(&mut self) -> Option<Publication> {
+        let will = self.will.as_mut()?;
+        if !std::mem::replace(&mut self.has_will_id, true) {
+            will.id = MessageId::next();
+        }
+        Some(will.clone())
     }
 }
 

@@ -27,8 +27,8 @@ impl SessionTable {
         let mut publisher = Publisher::new(self.shared.clone(), None);
         for effects in &mut all_effects {
             self.held_wills.hold(effects, &mut publisher, &self.shared);
-            if let Some(will) = &effects.will {
-                publisher.publish(will.clone());
+            if let Some(will) = effects.will_to_publish() {
+                publisher.publish(will);
             }
             publisher.add_changes(effects.changes.clone());
         }
