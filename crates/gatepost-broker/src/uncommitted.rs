@@ -27,6 +27,10 @@ impl SubmittedEffects {
     fn is_committed(&self) -> bool {
         matches!(self.outcome(), Some(Ok(())))
     }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.outcome(), Some(Err(_)))
+    }
 }
 
 /// All effects whose commit is not known to have succeeded.
@@ -43,25 +47,34 @@ impl UncommittedEffects {
         all.push(SubmittedEffects { effects, ticket });
     }
 
-    /// Removes and returns the effects that could not be stored.
-    pub(crate) fn take_failed(&self) -> Vec<DeferredEffects> {
-        let mut failed = Vec::new();
-        self.0.lock().retain_mut(|submitted| {
-            let outcome = submitted.outcome();
-            if matches!(outcome, Some(Err(_))) {
-                failed.append(&mut submitted.effects);
+    /// Removes and returns the effects that could not be stored. While the store is not ready,
+    /// those that need it remain.
+    pub(crate) fn take_failed(&self, is_ready: bool) -> Vec<DeferredEffects> {
+        let mut all = self.0.lock();
+        let failed = all.iter().filter(|submitted| submitted.has_failed());
+        let failed: usize = failed.map(|submitted| submitted.effects.len()).sum();
+        let mut excess = failed.saturating_sub(EFFECTS_MAX);
+        let (mut taken, mut lost) = (Vec::new(), Vec::new());
+        all.retain_mut(|submitted| {
+            if !submitted.has_failed() {
+                return !submitted.is_committed();
             }
-            outcome.is_none()
+            let effects = &mut submitted.effects;
+            let given_up = excess.min(effects.len());
+            excess -= given_up;
+            lost.extend(effects.drain(..given_up));
+            taken.extend(effects.extract_if(.., |one| is_ready || !one.need_ready_store()));
+            !effects.is_empty()
         });
-        if failed.len() > EFFECTS_MAX {
-            let lost = failed.len() - EFFECTS_MAX;
-            tracing::error!(target: "broker", lost,
+        drop(all);
+        if !lost.is_empty() {
+            tracing::error!(target: "broker", lost = lost.len(),
                 "wills and ends of sessions are given up: the disk failed for too long");
-            for effects in failed.drain(..lost) {
-                effects.were_given_up();
-            }
         }
-        failed
+        for effects in lost {
+            effects.were_given_up();
+        }
+        taken
     }
 
     /// Whether effects of this client could not be stored.
@@ -70,18 +83,25 @@ impl UncommittedEffects {
         all.iter().any(|submitted| {
             let mut effects = submitted.effects.iter();
             effects.any(|effects| &*effects.session.client_id == client_id)
-                && matches!(submitted.outcome(), Some(Err(_)))
+                && submitted.has_failed()
         })
     }
 
-    /// The commit of this client's last effects, unless it is known to have succeeded: a session
-    /// that was discarded on request must not reappear \[MQTT-3.1.2-4\].
-    pub(crate) fn of_client(&self, client_id: &str) -> Option<Result<Ticket, StoreError>> {
+    /// The commit of the ends of this client's sessions, unless all are known to have succeeded: a
+    /// session that was discarded on request must not reappear \[MQTT-3.1.2-4\].
+    pub(crate) fn end_of(&self, client_id: &str) -> Option<Result<Ticket, StoreError>> {
         let all = self.0.lock();
-        let last = all.iter().rev().find(|submitted| {
+        let ends_session_of_client = |submitted: &&SubmittedEffects| {
             let mut effects = submitted.effects.iter();
-            effects.any(|effects| &*effects.session.client_id == client_id)
-        })?;
-        (!last.is_committed()).then(|| last.ticket.clone())
+            effects.any(|one| &*one.session.client_id == client_id && one.ends_session())
+        };
+        let ends = all.iter().rev().filter(ends_session_of_client);
+        let mut uncommitted = ends
+            .filter(|submitted| !submitted.is_committed())
+            .peekable();
+        // The last one is committed after the others, unless one of these has failed.
+        let last = uncommitted.peek().map(|last| last.ticket.clone());
+        let failed = uncommitted.find_map(|submitted| submitted.outcome()?.err());
+        failed.map(Err).or(last)
     }
 }

@@ -72,7 +72,7 @@ pub enum StoreChange {
 impl StoreChange {
     /// Whether it stores a message, or data of less importance: such changes are refused while the
     /// disk is nearly full; changes that only remove data are not.
-    pub(crate) fn stores_message(&self) -> bool {
+    pub fn stores_message(&self) -> bool {
         matches!(
             self,
             Self::Retain(_)

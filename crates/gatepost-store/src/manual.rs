@@ -46,11 +46,21 @@ impl ManualWriter {
         }
     }
 
-    /// Fails the commit of all waiting changes: nothing is written.
+    /// Fails the commit of all waiting changes: nothing is written, and the store is not ready until
+    /// a commit succeeds.
     pub fn fail(&mut self, error: &StoreError) {
+        self.0.writer.note_failed(error);
         let queue = &self.0.queue;
         for batch in queue.take_separate(usize::MAX) {
             queue.decide(&batch.group, Err(error.clone()));
+        }
+    }
+
+    /// Makes a trial commit if the last commit has failed, as the watch of a server does each
+    /// second.
+    pub fn probe(&mut self) {
+        if self.0.writer.is_failing() {
+            self.0.commit_together(Vec::new());
         }
     }
 }

@@ -89,6 +89,15 @@ impl StoreWriter {
         outcome
     }
 
+    /// Records that a commit of a simulation has failed.
+    pub(crate) fn note_failed(&self, error: &StoreError) {
+        self.health.commit_failed(error);
+    }
+
+    pub(crate) fn is_failing(&self) -> bool {
+        self.health.is_failing()
+    }
+
     /// A row that collides fails its own submission only, not the others of the commit.
     fn apply(&mut self, batch: &CommitBatch) -> CommitOutcome {
         let has_failed = |submission: &QueuedChanges| {

@@ -73,6 +73,22 @@ impl DeferredEffects {
         self.will.is_none() && self.changes.is_empty()
     }
 
+    /// Whether the effects end the session on disk.
+    pub(crate) fn ends_session(&self) -> bool {
+        let is_end = |change: &StoreChange| {
+            matches!(change, StoreChange::Session(SessionChange::End { .. }))
+        };
+        self.changes.iter().any(is_end)
+    }
+
+    /// Whether the effects are only tried again when the store is ready: subscribers receive a will
+    /// at each attempt, and messages are refused until then. What follows other effects waits with
+    /// them.
+    pub(crate) fn need_ready_store(&self) -> bool {
+        let has_message = self.changes.iter().any(StoreChange::stores_message);
+        self.will.is_some() || self.follows_failed || has_message
+    }
+
     /// The will, with the id under which it is published now. Until then it has the id of its
     /// CONNECT, but its expiry begins at its publication (MQTT 5, section 3.1.3.2.4), and nodes
     /// ignore a retained message that is older than the last one of its topic.

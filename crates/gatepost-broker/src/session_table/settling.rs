@@ -1,6 +1,6 @@
 //! The effects of ended sessions and connections: wills, and changes that must be stored.
 
-use gatepost_store::{StoreError, Ticket};
+use gatepost_store::{Store, StoreError, Ticket};
 
 use super::SessionTable;
 use crate::publisher::Publisher;
@@ -8,7 +8,7 @@ use crate::session::DeferredEffects;
 
 impl SessionTable {
     /// Publishes wills and submits the related changes; the ticket, if any, is for all of them.
-    /// Changes that cannot be stored are tried again. To be called when no lock is held.
+    /// What cannot be stored is tried again. To be called when no lock is held.
     pub(crate) fn settle(
         &self,
         mut all_effects: Vec<DeferredEffects>,
@@ -19,11 +19,31 @@ impl SessionTable {
         let follows_failed = all_effects.iter().any(|effects| effects.follows_failed);
         let _repeating = follows_failed.then(|| self.repeating.lock());
         if follows_failed {
+            if let Err(error) = self.readiness() {
+                let follows = |effects: &mut DeferredEffects| effects.follows_failed;
+                let followers = all_effects.extract_if(.., follows).collect();
+                self.uncommitted.push(followers, Err(error.clone()));
+                let _ = self.submit_effects(all_effects);
+                return Some(Err(error));
+            }
             // These changes belong to the same commit as the earlier ones, since a crash could come
             // between two commits.
-            let later = std::mem::replace(&mut all_effects, self.uncommitted.take_failed());
+            let later = std::mem::replace(&mut all_effects, self.uncommitted.take_failed(true));
             all_effects.extend(later);
         }
+        self.submit_effects(all_effects)
+    }
+
+    /// The reason why no message can be stored now.
+    fn readiness(&self) -> Result<(), StoreError> {
+        let store = self.shared.store.as_ref();
+        store.map_or(Ok(()), Store::readiness)
+    }
+
+    fn submit_effects(
+        &self,
+        mut all_effects: Vec<DeferredEffects>,
+    ) -> Option<Result<Ticket, StoreError>> {
         let mut publisher = Publisher::new(self.shared.clone(), None);
         for effects in &mut all_effects {
             self.held_wills.hold(effects, &mut publisher, &self.shared);
@@ -40,29 +60,32 @@ impl SessionTable {
         Some(ticket)
     }
 
-    /// The same before a client gets its session: the ticket also covers earlier ended sessions.
+    /// The same before a client gets its session. The ticket is for the ends of its earlier
+    /// sessions, which must not reappear after a crash if they were discarded on request
+    /// [MQTT-3.1.2-4]. The client waits for nothing else: a will that cannot be stored does not
+    /// keep it out.
     pub(super) fn settle_for_client(
         &self,
         client_id: &str,
         mut all_effects: Vec<DeferredEffects>,
     ) -> Option<Result<Ticket, StoreError>> {
-        // A session that is discarded on request must not reappear after a crash [MQTT-3.1.2-4].
         let _repeating = self.repeating.lock();
         if self.uncommitted.has_failed(client_id) {
-            let later = std::mem::replace(&mut all_effects, self.uncommitted.take_failed());
+            let is_ready = self.readiness().is_ok();
+            let earlier = self.uncommitted.take_failed(is_ready);
+            let later = std::mem::replace(&mut all_effects, earlier);
             all_effects.extend(later);
         }
-        match self.settle(all_effects) {
-            None => self.uncommitted.of_client(client_id),
-            settled => settled,
-        }
+        let _ = self.settle(all_effects);
+        self.uncommitted.end_of(client_id)
     }
 
     /// Stores failed changes again, and publishes wills that waited for memory; for the
     /// housekeeper.
     pub(crate) fn settle_again(&self) {
         let repeating = self.repeating.lock();
-        let _ = self.settle(self.uncommitted.take_failed());
+        let is_ready = self.readiness().is_ok();
+        let _ = self.settle(self.uncommitted.take_failed(is_ready));
         drop(repeating);
         let publishable = self.held_wills.take_publishable(&self.shared);
         let ended = publishable.iter().map(|session| self.end_session(session));

@@ -272,6 +272,7 @@ impl Server {
     pub(crate) fn wait(&mut self, time: Duration) {
         self.clock.wait(time);
         let _ = MessageId::continue_after(MessageId::floor_at(self.clock.now()));
+        self.writer().probe();
         self.broker().tick(self.ticks);
         self.ticks += 1;
     }
