@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use gatepost_broker::{ClaimError, SessionAbsence, SessionWill};
 use gatepost_store::StoreChange;
@@ -140,7 +140,8 @@ impl TakeOver {
             released.entry(id).or_default().push((claim, content));
         }
         let mut sessions = HashMap::new();
-        for session in replica.into_sessions() {
+        let now = context.shared.log.store.time_for_ages();
+        for session in replica.into_sessions(now) {
             sessions.insert(SessionId::of(&session.session.name), session);
         }
         let work = Arc::new(SessionWork {
@@ -211,8 +212,6 @@ impl SessionWork {
             session,
             released,
         } = one;
-        let now = self.context.shared.log.store.time_for_ages();
-        let session = session.filter(|session| !has_expired(session, now));
         // Compare-and-set finds out whether the key has changed. Only the leader knows whether a
         // key that needs another decision is current.
         let mut read = read.filter(|(read, _)| self.is_of_stream(read) && session.is_some());
@@ -385,11 +384,4 @@ impl SessionWork {
     fn is_of_stream(&self, ownership: &Ownership) -> bool {
         ownership.owner == self.stream_id.node && ownership.epoch <= self.stream_id.epoch
     }
-}
-
-fn has_expired(session: &ReplicaSession, now: SystemTime) -> bool {
-    let age = session
-        .ended
-        .and_then(|ended| now.duration_since(ended).ok());
-    age.is_some_and(|age| age >= session.session.expiry)
 }

@@ -212,9 +212,11 @@ impl Replica {
         all
     }
 
-    /// The sessions, sorted by number. Of two sessions of the same name the later one counts, since
-    /// the end of the earlier one was not stored.
-    pub(crate) fn into_sessions(self) -> Vec<ReplicaSession> {
+    /// The sessions that have not expired at `now`, sorted by number. Of two sessions of the same
+    /// name the later one counts, since the end of the earlier one was not stored. One that has
+    /// expired does not count, like the one that keeps a will (see `held_wills.rs` of the broker),
+    /// which has the name of its client's session and a later number.
+    pub(crate) fn into_sessions(self, now: SystemTime) -> Vec<ReplicaSession> {
         let Self {
             sessions, messages, ..
         } = self;
@@ -224,7 +226,7 @@ impl Replica {
             .into_values()
             .rev()
             .filter_map(|mut rows| Some((rows.row.take()?, rows)))
-            .filter(|(row, _)| names.insert(name(row)))
+            .filter(|(row, _)| !has_expired(row, now) && names.insert(name(row)))
             .map(|(row, rows)| rows.into_session(row, &messages, &mut incomplete))
             .collect();
         found.reverse();
@@ -234,6 +236,12 @@ impl Replica {
         }
         found
     }
+}
+
+/// Whether a session was over at `now`, as a start of its own node would find.
+fn has_expired(row: &SessionRow, now: SystemTime) -> bool {
+    let ended = row.ended.unwrap_or(now);
+    now.duration_since(ended).unwrap_or_default() >= row.expiry
 }
 
 fn name(row: &SessionRow) -> SessionName {

@@ -105,7 +105,7 @@ proptest! {
             });
             prop_assert_eq!(released.collect::<Vec<_>>(), records);
         }
-        let sorted = replica.into_sessions();
+        let sorted = replica.into_sessions(SystemTime::now());
         prop_assert!(sorted.is_sorted_by_key(|one| one.session.number));
     }
 }
@@ -165,7 +165,7 @@ fn sessions_have_their_deliveries_and_wills() {
         delivery(1, 4, 8),
         delivery(3, 1, 7),
     ])
-    .into_sessions();
+    .into_sessions(SystemTime::UNIX_EPOCH + Duration::from_mins(1));
     let numbers: Vec<_> = found.iter().map(|one| one.session.number).collect();
     assert_eq!(numbers, [1, 2]);
     let (first, second) = (&found[0], &found[1]);
@@ -196,9 +196,27 @@ fn the_later_session_of_a_name_counts() {
         SessionChange::Put(Box::new(row(1, "a"))),
         SessionChange::Put(Box::new(of_none)),
     ])
-    .into_sessions();
+    .into_sessions(SystemTime::UNIX_EPOCH + Duration::from_mins(1));
     let found = found.iter().map(|one| one.session.number);
     assert_eq!(found.collect::<Vec<_>>(), [3, 4]);
+}
+
+#[test]
+fn an_expired_session_does_not_hide_the_live_one_of_its_name() {
+    let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let mut live = row(1, "a");
+    live.ended = Some(time(10));
+    // The session that keeps a will of the live one.
+    let mut keeper = row(2, "a");
+    (keeper.ended, keeper.expiry) = (Some(time(5)), Duration::ZERO);
+    let rows = [live, keeper].map(|row| SessionChange::Put(Box::new(row)));
+    let found = |now| {
+        let found = replica(rows.clone()).into_sessions(now);
+        let numbers = found.iter().map(|one| one.session.number);
+        numbers.collect::<Vec<_>>()
+    };
+    assert_eq!(found(time(60)), [1]);
+    assert_eq!(found(time(10_000)), [0; 0], "it has expired too");
 }
 
 #[test]
