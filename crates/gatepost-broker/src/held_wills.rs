@@ -1,5 +1,5 @@
-//! Wills that are due and cannot be published yet: memory is short, or the queue of a receiving
-//! session is on disk.
+//! Wills that are due and cannot be published yet: memory is short, the queue of a receiving session
+//! is on disk, or the log of the cluster has no room.
 //!
 //! Such a will is kept as the will of a session of its own, which has already ended. With a store
 //! that session has a row, so that a will which this run cannot publish is published at the next
@@ -11,7 +11,6 @@ use std::time::Duration;
 use gatepost_message::{MessageId, Publication};
 use parking_lot::Mutex;
 
-use crate::limits::Limit;
 use crate::publisher::Publisher;
 use crate::session::{DeferredEffects, Session, SessionWill};
 use crate::shared::BrokerShared;
@@ -19,31 +18,24 @@ use crate::shared::BrokerShared;
 /// The number of wills in memory; with a store, further ones wait on disk for the next start.
 const WILLS_MAX: usize = 10_000;
 
-/// The wills of this run that wait for memory.
+/// The wills of this run that wait for memory, or for room in the log.
 #[derive(Default)]
 pub(crate) struct HeldWills(Mutex<Vec<Arc<Session>>>);
 
 impl HeldWills {
-    /// Takes the will out of these effects if it cannot be published now. Its rows are added to
+    /// Takes the will, which cannot be published now, out of these effects. Its rows are added to
     /// their other changes.
-    pub(crate) fn hold(
-        &self,
-        effects: &mut DeferredEffects,
-        publisher: &mut Publisher,
-        shared: &BrokerShared,
-    ) {
-        let lacks_memory = |will: &mut Publication| publisher.lacks_memory_for(will);
-        let Some(will) = effects.will.take_if(lacks_memory) else {
+    pub(crate) fn hold(&self, effects: &mut DeferredEffects, shared: &BrokerShared) {
+        let Some(will) = effects.will.take() else {
             return;
         };
         let client = effects.session.client_id();
-        shared.reached(Limit::Memory, client);
         let mut held = self.0.lock();
         let is_stored = shared.store.is_some();
         if held.len() >= WILLS_MAX {
             let until = if is_stored { "the next start" } else { "ever" };
             tracing::error!(target: "broker", client, until,
-                "a will is not published: memory is short, and too many wills wait");
+                "a will is not published: it cannot be delivered now, and too many wills wait");
         }
         let session = Arc::new(session_of(effects, will, shared));
         if held.len() < WILLS_MAX {
@@ -63,7 +55,9 @@ impl HeldWills {
         let mut publisher = Publisher::new(shared.clone(), None);
         let mut can_publish = |session: &mut Arc<Session>| {
             let will = session.lock().will.clone();
-            will.is_none_or(|will| !publisher.lacks_memory_for(&will.publication))
+            will.map(|will| will.publication).is_none_or(|will| {
+                !publisher.lacks_memory_for(&will) && !publisher.lacks_room_in_log_for(&will)
+            })
         };
         held.extract_if(.., |session| can_publish(session))
             .collect()

@@ -200,6 +200,11 @@ impl Publisher {
             || is_retained && self.shared.limits.is_out_of_memory()
     }
 
+    /// Whether this publication cannot wait for the log of all nodes.
+    pub(crate) fn lacks_room_in_log_for(&self, publication: &Publication) -> bool {
+        self.is_logged(publication) && !self.has_room_in_log()
+    }
+
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
     pub fn publish_at(&mut self, slot: TopicSlot, mut publication: Publication) -> PublishOutcome {
@@ -207,24 +212,24 @@ impl Publisher {
         if let Err(refused) = self.apply_rule(slot, &mut publication) {
             return refused;
         }
+        if publication.qos > Qos::AtMostOnce && self.is_short_of_memory(slot) {
+            self.reached(Limit::Memory);
+            return PublishOutcome::refused(PublishRefusal::Memory);
+        }
+        if self.lacks_room_in_log_for(&publication) {
+            return PublishOutcome::refused(PublishRefusal::Log);
+        }
         self.publish_unchanged(slot, Arc::new(publication))
     }
 
     /// As [`Publisher::publish_at`], for a publication that rules and roles of its topic do not
-    /// change.
+    /// change, and for which there is room.
     fn publish_unchanged(
         &mut self,
         slot: TopicSlot,
         publication: Arc<Publication>,
     ) -> PublishOutcome {
-        if publication.qos > Qos::AtMostOnce && self.is_short_of_memory(slot) {
-            self.reached(Limit::Memory);
-            return PublishOutcome::refused(PublishRefusal::Memory);
-        }
         let is_logged = self.is_logged(&publication);
-        if is_logged && !self.has_room_in_log() {
-            return PublishOutcome::refused(PublishRefusal::Log);
-        }
         let mut refused = self
             .account(slot, &publication)
             .then_some(PublishRefusal::Retain);

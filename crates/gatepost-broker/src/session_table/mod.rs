@@ -46,7 +46,7 @@ pub(crate) struct SessionTable {
     /// Held while ends that could not be stored are submitted again, and while a session comes from
     /// another server: it may have ended here before, and has the same number.
     repeating: ReentrantMutex<()>,
-    /// Wills that wait for memory.
+    /// Wills that wait for memory, or for room in the log.
     held_wills: HeldWills,
 }
 

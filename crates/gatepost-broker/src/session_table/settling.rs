@@ -3,8 +3,12 @@
 use gatepost_store::{Store, StoreError, Ticket};
 
 use super::SessionTable;
-use crate::publisher::Publisher;
+use crate::limits::Limit;
+use crate::publisher::{PublishRefusal, Publisher};
 use crate::session::DeferredEffects;
+
+/// There is no memory for the will, or no room in the log of the cluster.
+struct MustWait;
 
 impl SessionTable {
     /// Publishes wills and submits the related changes; the ticket, if any, is for all of them.
@@ -34,33 +38,7 @@ impl SessionTable {
         self.submit_effects(all_effects)
     }
 
-    /// The reason why no message can be stored now.
-    fn readiness(&self) -> Result<(), StoreError> {
-        let store = self.shared.store.as_ref();
-        store.map_or(Ok(()), Store::readiness)
-    }
-
-    fn submit_effects(
-        &self,
-        mut all_effects: Vec<DeferredEffects>,
-    ) -> Option<Result<Ticket, StoreError>> {
-        let mut publisher = Publisher::new(self.shared.clone(), None);
-        for effects in &mut all_effects {
-            self.held_wills.hold(effects, &mut publisher, &self.shared);
-            if let Some(will) = effects.will_to_publish() {
-                publisher.publish(will);
-            }
-            publisher.add_changes(effects.changes.clone());
-        }
-        let ticket = publisher.flush_effects()?;
-        for effects in &all_effects {
-            effects.were_submitted(&ticket);
-        }
-        self.uncommitted.push(all_effects, ticket.clone());
-        Some(ticket)
-    }
-
-    /// The same before a client gets its session. The ticket is for the ends of its earlier
+    /// Does the same before a client gets its session. The ticket is for the ends of its earlier
     /// sessions, which must not reappear after a crash if they were discarded on request
     /// [MQTT-3.1.2-4]. The client waits for nothing else: a will that cannot be stored does not
     /// keep it out.
@@ -80,8 +58,7 @@ impl SessionTable {
         self.uncommitted.end_of(client_id)
     }
 
-    /// Stores failed changes again, and publishes wills that waited for memory; for the
-    /// housekeeper.
+    /// Stores failed changes again, and publishes wills that had to wait; for the housekeeper.
     pub(crate) fn settle_again(&self) {
         let repeating = self.repeating.lock();
         let is_ready = self.readiness().is_ok();
@@ -90,5 +67,55 @@ impl SessionTable {
         let publishable = self.held_wills.take_publishable(&self.shared);
         let ended = publishable.iter().map(|session| self.end_session(session));
         let _ = self.settle(ended.collect());
+    }
+
+    /// The reason why no message can be stored now.
+    fn readiness(&self) -> Result<(), StoreError> {
+        let store = self.shared.store.as_ref();
+        store.map_or(Ok(()), Store::readiness)
+    }
+
+    /// Publishes the wills, and submits them with all changes in one commit.
+    fn submit_effects(
+        &self,
+        mut all_effects: Vec<DeferredEffects>,
+    ) -> Option<Result<Ticket, StoreError>> {
+        let mut publisher = Publisher::new(self.shared.clone(), None);
+        for effects in &mut all_effects {
+            if self.publish_will(effects, &mut publisher).is_err() {
+                self.held_wills.hold(effects, &self.shared);
+            }
+            publisher.add_changes(effects.changes.clone());
+        }
+        let ticket = publisher.flush_effects()?;
+        for effects in &all_effects {
+            effects.were_submitted(&ticket);
+        }
+        self.uncommitted.push(all_effects, ticket.clone());
+        Some(ticket)
+    }
+
+    /// Publishes the will, if there is one and it need not wait.
+    fn publish_will(
+        &self,
+        effects: &mut DeferredEffects,
+        publisher: &mut Publisher,
+    ) -> Result<(), MustWait> {
+        let Some(will) = &effects.will else {
+            return Ok(());
+        };
+        // The publisher does not refuse what it cannot retain.
+        if publisher.lacks_memory_for(will) {
+            self.shared
+                .reached(Limit::Memory, effects.session.client_id());
+            return Err(MustWait);
+        }
+        let outcome = effects
+            .will_to_publish()
+            .map(|will| publisher.publish(will));
+        match outcome.and_then(|outcome| outcome.refused) {
+            Some(PublishRefusal::Memory | PublishRefusal::Log) => Err(MustWait),
+            _ => Ok(()),
+        }
     }
 }

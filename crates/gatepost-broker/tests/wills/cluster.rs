@@ -1,0 +1,113 @@
+//! Wills of one of several nodes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use gatepost_broker::{
+    ClaimWait, GroupChange, InterestBarrier, LoggedBatch, LoggedPublication, NodesStatus,
+    OtherNodes, SessionName, SessionUse,
+};
+use gatepost_message::{Publication, TopicFilter};
+use gatepost_store::{ExternalCommit, StoreChange, Ticket};
+use parking_lot::Mutex;
+
+use crate::fixture::{Fixture, received};
+
+/// The log of all nodes, which stores publications at once unless it is full.
+#[derive(Default)]
+struct Log {
+    is_full: AtomicBool,
+    publications: Mutex<Vec<Arc<Publication>>>,
+}
+
+impl Log {
+    fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> usize {
+        self.publications.lock().len()
+    }
+}
+
+impl OtherNodes for Log {
+    fn set_interest(&self, _filter: &TopicFilter, _is_wanted: bool) {}
+
+    fn interest_barrier(&self) -> Option<InterestBarrier> {
+        None
+    }
+
+    fn group_changed(&self, _group: &TopicFilter, _change: GroupChange) {}
+
+    fn serves_group(&self, _group: &TopicFilter, _publication: &Publication) -> bool {
+        true
+    }
+
+    fn begin_retaining(&self, _publication: &Publication) {}
+
+    fn forward(&self, _publication: &Arc<Publication>) -> bool {
+        true
+    }
+
+    fn has_room_in_log(&self) -> bool {
+        !self.is_full.load(Ordering::Relaxed)
+    }
+
+    fn keep_until_logged(&self, logged: &LoggedPublication) -> StoreChange {
+        let id = logged.publication.id.number();
+        StoreChange::PutRecord {
+            space: "kept",
+            key: Bytes::copy_from_slice(&id.to_be_bytes()),
+            value: Bytes::new(),
+        }
+    }
+
+    fn append(&self, batch: LoggedBatch<'_>) -> Ticket {
+        let publications = batch.publications.drain(..).map(|one| one.publication);
+        self.publications.lock().extend(publications);
+        let (commit, ticket) = ExternalCommit::new();
+        commit.decide(Ok(()));
+        ticket
+    }
+
+    fn claim(&self, _name: &SessionName, _purpose: SessionUse) -> ClaimWait {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn replace_elsewhere(&self, _name: &SessionName) {}
+
+    fn owns_session(&self, _name: &SessionName) -> bool {
+        true
+    }
+
+    fn session_began(&self, _name: &SessionName) {}
+
+    fn session_ended(&self, _name: &SessionName) {}
+
+    fn status(&self) -> NodesStatus {
+        panic!("nobody asks");
+    }
+}
+
+#[test]
+fn a_will_waits_while_the_log_has_no_room() {
+    let log = Arc::new(Log::default());
+    let mut fixture = Fixture::of_node(log.clone());
+    let mut reader = fixture.read();
+    fixture.await_client(1, Duration::ZERO);
+    fixture.writer.commit(usize::MAX);
+    log.set_full(true);
+    for tick in 0..3 {
+        fixture.broker.tick(tick);
+        fixture.writer.commit(usize::MAX);
+    }
+    assert_eq!((log.count(), received(&mut reader).len()), (0, 0));
+
+    log.set_full(false);
+    fixture.broker.tick(3);
+    fixture.writer.commit(usize::MAX);
+    fixture.broker.tick(4);
+    assert_eq!((log.count(), received(&mut reader).len()), (1, 1));
+}
