@@ -64,6 +64,8 @@ pub(crate) async fn begin_epoch(
 /// Ends all sessions here, without their wills, and removes what belongs to them.
 fn leave_sessions(shared: &Shared, broker: &Broker) -> Result<(), BackboneError> {
     let failed = |error| BackboneError::request("ending adopted sessions", error);
+    // First, since an end repeats what has failed before it.
+    broker.abandon_wills();
     for name in broker.persistent_sessions() {
         broker.disown_session(&name);
     }
@@ -72,6 +74,8 @@ fn leave_sessions(shared: &Shared, broker: &Broker) -> Result<(), BackboneError>
         partition.groups.abandon_held();
     }
     shared.moves.forget_all();
+    // Those that became due meanwhile. The commits that fail now are repeated.
+    broker.abandon_wills();
     shared.copy.fail();
     // Whole spaces: there may be more of them in changes that are not committed yet.
     let removals = [RELEASED_SPACE, KEPT_SPACE].map(|space| StoreChange::DeleteRecords {

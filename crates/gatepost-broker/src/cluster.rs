@@ -103,6 +103,12 @@ impl Broker {
         self.0.sessions.replace(name);
     }
 
+    /// Gives up the wills of persistent sessions that are due and not committed, or wait: another
+    /// node has adopted the sessions as they were before, and publishes these wills.
+    pub fn abandon_wills(&self) {
+        self.0.sessions.abandon_wills();
+    }
+
     /// Ends a session that exists elsewhere, without its will.
     pub fn disown_session(&self, name: &SessionName) {
         self.0.sessions.disown(name);

@@ -20,7 +20,25 @@ const WILLS_MAX: usize = 10_000;
 
 /// The wills of this run that wait for memory, or for room in the log.
 #[derive(Default)]
-pub(crate) struct HeldWills(Mutex<Vec<Arc<Session>>>);
+pub(crate) struct HeldWills(Mutex<Vec<HeldWill>>);
+
+struct HeldWill {
+    /// The session that keeps it.
+    session: Arc<Session>,
+    /// Whether the session of its client is persistent.
+    is_of_persistent: bool,
+}
+
+impl HeldWill {
+    /// Whether the rows of the session that keeps it are on disk, and copied for other nodes.
+    fn is_stored(&self) -> bool {
+        let mut state = self.session.lock();
+        let persistent = state.persistent_mut();
+        persistent.is_some_and(|persistent| {
+            persistent.unmet_prerequisite().is_none() && persistent.prerequisite.is_none()
+        })
+    }
+}
 
 impl HeldWills {
     /// Takes the will, which cannot be published now, out of these effects. Its rows are added to
@@ -37,9 +55,13 @@ impl HeldWills {
             tracing::error!(target: "broker", client, until,
                 "a will is not published: it cannot be delivered now, and too many wills wait");
         }
+        let is_of_persistent = effects.has_rows();
         let session = Arc::new(session_of(effects, will, shared));
         if held.len() < WILLS_MAX {
-            held.push(session.clone());
+            held.push(HeldWill {
+                session: session.clone(),
+                is_of_persistent,
+            });
         }
         drop(held);
         effects.held_will = Some(session);
@@ -53,14 +75,22 @@ impl HeldWills {
             return Vec::new();
         }
         let mut publisher = Publisher::new(shared.clone(), None);
-        let mut can_publish = |session: &mut Arc<Session>| {
-            let will = session.lock().will.clone();
+        let mut can_publish = |held: &mut HeldWill| {
+            let will = held.session.lock().will.clone();
             will.map(|will| will.publication).is_none_or(|will| {
                 !publisher.lacks_memory_for(&will) && !publisher.lacks_room_in_log_for(&will)
             })
         };
-        held.extract_if(.., |session| can_publish(session))
-            .collect()
+        let publishable = held.extract_if(.., |held| can_publish(held));
+        publishable.map(|held| held.session).collect()
+    }
+
+    /// Removes and returns the sessions of wills that the node has which adopted the sessions of
+    /// this one: with the session of their client, or as a row that was copied.
+    pub(crate) fn take_adopted(&self) -> Vec<Arc<Session>> {
+        let mut held = self.0.lock();
+        let adopted = held.extract_if(.., |held| held.is_of_persistent || held.is_stored());
+        adopted.map(|held| held.session).collect()
     }
 }
 

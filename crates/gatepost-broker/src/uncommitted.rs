@@ -77,6 +77,18 @@ impl UncommittedEffects {
         taken
     }
 
+    /// Gives up the wills of persistent sessions: another node publishes them. The other changes are
+    /// stored nevertheless. The will of a session without rows is known here only.
+    pub(crate) fn abandon_wills(&self) {
+        let mut all = self.0.lock();
+        let uncommitted = all.iter_mut().filter(|submitted| !submitted.is_committed());
+        for effects in uncommitted.flat_map(|submitted| &mut submitted.effects) {
+            if effects.has_rows() {
+                effects.will = None;
+            }
+        }
+    }
+
     /// Whether effects of this client could not be stored.
     pub(crate) fn has_failed(&self, client_id: &str) -> bool {
         let all = self.0.lock();

@@ -73,6 +73,11 @@ impl DeferredEffects {
         self.will.is_none() && self.changes.is_empty()
     }
 
+    /// Whether the effects change rows, as those of a persistent session do.
+    pub(crate) const fn has_rows(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     /// Whether the effects end the session on disk.
     pub(crate) fn ends_session(&self) -> bool {
         let is_end = |change: &StoreChange| {

@@ -118,4 +118,17 @@ impl SessionTable {
             _ => Ok(()),
         }
     }
+
+    /// See [`Broker::abandon_wills`](crate::Broker::abandon_wills).
+    pub(crate) fn abandon_wills(&self) {
+        let _repeating = self.repeating.lock();
+        self.uncommitted.abandon_wills();
+        let adopted = self.held_wills.take_adopted();
+        let ended = adopted.iter().map(|session| {
+            let mut ended = self.end_session(session);
+            ended.will = None;
+            ended
+        });
+        let _ = self.settle(ended.collect());
+    }
 }

@@ -10,7 +10,7 @@ use gatepost_broker::{
     OtherNodes, SessionName, SessionUse,
 };
 use gatepost_message::{Publication, TopicFilter};
-use gatepost_store::{ExternalCommit, StoreChange, Ticket};
+use gatepost_store::{ExternalCommit, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
 use crate::fixture::{Fixture, received};
@@ -110,4 +110,33 @@ fn a_will_waits_while_the_log_has_no_room() {
     fixture.writer.commit(usize::MAX);
     fixture.broker.tick(4);
     assert_eq!((log.count(), received(&mut reader).len()), (1, 1));
+}
+
+#[test]
+fn a_node_whose_sessions_were_adopted_does_not_publish_their_wills_again() {
+    let log = Arc::new(Log::default());
+    let mut fixture = Fixture::of_node(log.clone());
+    let mut reader = fixture.read();
+    fixture.await_client(1, Duration::ZERO);
+    fixture.writer.commit(usize::MAX);
+    // The other nodes never get these commits.
+    fixture.broker.tick(0);
+    let mut transient = fixture.connect(true, Duration::ZERO);
+    transient.attachment.begin();
+    drop(transient);
+    assert_eq!(received(&mut reader).len(), 2);
+    log.set_full(true);
+    fixture.await_client(2, Duration::ZERO);
+    fixture.broker.tick(1);
+    log.set_full(false);
+
+    fixture.broker.abandon_wills();
+    fixture.writer.fail(&StoreError::Closed);
+    fixture.writer.probe();
+    for tick in 2..5 {
+        fixture.broker.tick(tick);
+        fixture.writer.commit(usize::MAX);
+    }
+    // Only this node knows the will of the client without a persistent session.
+    assert_eq!(received(&mut reader).len(), 1);
 }
