@@ -65,6 +65,7 @@ mod outgoing;
 mod passing_on;
 mod question_state;
 mod receiving;
+mod reconnect_pause;
 mod records;
 mod removed_keys;
 mod retained;

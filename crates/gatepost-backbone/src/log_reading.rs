@@ -84,6 +84,7 @@ pub(crate) async fn read(
         match reader.run(&stream).await {
             ReadEnd::Engine(error @ BackboneError::Later { .. }) => {
                 shared.unreadable.note(&partition.description(), &error);
+                partition.note_unreadable();
                 tokio::time::sleep(READ_AGAIN_EVERY).await;
             }
             ReadEnd::Engine(error) => return error,
@@ -132,8 +133,8 @@ impl PartitionReader {
     }
 
     async fn try_run(&mut self, log: &NumberedStream) -> Result<Infallible, ReadEnd> {
-        let NumberedStream { stream, number } = log;
-        let number = *number;
+        let (stream, number) = (&log.stream, log.number);
+        self.partition.note_begun();
         self.settle_all().await?;
         self.groups.load(number).map_err(ReadEnd::Store)?;
         let info = stream.get_info().await.map_err(failed)?;
@@ -152,7 +153,7 @@ impl PartitionReader {
         let mut is_read = position.next_sequence() > last;
         if is_read {
             self.note_readable();
-            self.partition.queue.release_earlier();
+            self.partition.note_read();
         }
         loop {
             let next = tokio::time::timeout(POSITION_EVERY, messages.next()).await;
@@ -178,7 +179,7 @@ impl PartitionReader {
             let reached = self.partition.progress.delivered();
             if !is_read && reached.is_some_and(|reached| reached.next_sequence() > last) {
                 is_read = true;
-                self.partition.queue.release_earlier();
+                self.partition.note_read();
             }
             // Other tasks of this thread have their turn.
             tokio::task::yield_now().await;
@@ -245,8 +246,8 @@ impl PartitionReader {
         if changes.is_empty() {
             return Ok(());
         }
-        let stored = self.shared.log.store.submit(changes);
-        let ticket = stored.map_err(ReadEnd::Store)?;
+        let store = &self.shared.log.store;
+        let ticket = store.submit(changes).map_err(ReadEnd::Store)?;
         ticket.committed().await.map_err(ReadEnd::Store)
     }
 
@@ -311,8 +312,7 @@ impl PartitionReader {
 
     fn note_readable(&mut self) {
         if !std::mem::replace(&mut self.is_readable, true) {
-            let part = self.partition.description();
-            self.shared.unreadable.clear(&part);
+            self.shared.unreadable.clear(&self.partition.description());
         }
     }
 

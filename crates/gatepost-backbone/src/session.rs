@@ -1,7 +1,7 @@
 //! Connects, serves the connection until it ends, and connects again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::stream::Stream;
@@ -33,6 +33,7 @@ use crate::node_questions;
 use crate::node_streams;
 use crate::outgoing::OutgoingQueue;
 use crate::receiving;
+use crate::reconnect_pause::ReconnectPause;
 use crate::records::bucket::RecordBucket;
 use crate::records::following::RecordsFollower;
 use crate::retained_stream;
@@ -40,9 +41,6 @@ use crate::sending;
 use crate::shared::Shared;
 use crate::stream_creation::NumberedStream;
 
-/// The pause after a connection that failed; each is twice the last one.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// The longest time that the end of the server waits for the NATS servers.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 /// The interval at which the end checks for unsent publications.
@@ -66,7 +64,7 @@ pub(crate) async fn run(
             let _ = first.send(result);
         }
     };
-    let mut pause = PAUSE_FIRST;
+    let mut pause = ReconnectPause::new();
     // Nodes with successive numbers begin with different servers.
     let mut server = usize::from(shared.node);
     loop {
@@ -77,13 +75,14 @@ pub(crate) async fn run(
                         server = session.client.server_info().server_name,
                         "this server is part of its cluster");
                     notify(Ok(()));
-                    pause = PAUSE_FIRST;
+                    let began = Instant::now();
                     // Boxed, since the future of a whole session is large.
                     let run = Box::pin(session.run(&shared, &broker, &rights, &mut is_stopping));
-                    match run.await {
-                        Some(end) => end,
-                        None => return,
-                    }
+                    let Some(end) = run.await else {
+                        return;
+                    };
+                    pause.connection_ended(began.elapsed());
+                    end
                 }
                 Err(error) => {
                     notify(Err(error.clone()));
@@ -95,11 +94,8 @@ pub(crate) async fn run(
         tracing::warn!(target: "backbone", error = %end,
             "this server is not part of its cluster; it continues alone and tries again");
         shared.leave(&end);
-        if end.is_lasting() {
-            pause = PAUSE_LONGEST;
-        }
         tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_LONGEST),
+            () = tokio::time::sleep(pause.next(&end)) => {}
             _ = stopping.wait_for(|is_stopping| *is_stopping) => return,
         }
     }

@@ -9,6 +9,7 @@ use gatepost_store::{StoreChange, StoreError, Ticket};
 use crate::broker::Broker;
 use crate::counters::DropCause;
 use crate::filter::RequestedFilter;
+use crate::missed::MissedPublications;
 use crate::moved_session::{MovedSession, SessionAdoption, SessionRelease};
 use crate::nodes::{ClaimWait, GroupMembers, NodesStatus, SessionUse};
 use crate::publisher::Publisher;
@@ -89,6 +90,11 @@ impl Broker {
         keep: impl FnOnce(&MovedSession) -> Vec<StoreChange>,
     ) -> SessionRelease {
         self.0.sessions.release(name, keep)
+    }
+
+    /// The publications that a session of another server has missed, none at first.
+    pub fn missed_by(&self, session: &MovedSession) -> MissedPublications {
+        self.0.sessions.missed_by(session)
     }
 
     /// Adds a session of another server, which then waits for its client. If the commit fails,

@@ -38,6 +38,7 @@ mod inspection;
 mod limits;
 mod load;
 mod memory;
+mod missed;
 mod moved_session;
 mod newest;
 mod nodes;
@@ -79,6 +80,7 @@ pub use gatepost_topics::{RuleViolation, TopicRules};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;
 pub use memory::{MemoryGauge, memory_available_bytes};
+pub use missed::MissedPublications;
 pub use moved_session::{
     MovedDelivery, MovedSession, SessionAbsence, SessionAdoption, SessionRelease,
 };

@@ -19,7 +19,7 @@ use gatepost_message::Publication;
 use gatepost_store::{DeliveryRow, StoreChange, StoreError, SubscriptionRow, Ticket};
 
 use crate::authorization::Authorization;
-use crate::nodes::LoggedPublication;
+use crate::missed::MissedPublications;
 use crate::session::SessionWill;
 use crate::session_name::SessionName;
 
@@ -79,8 +79,8 @@ pub struct SessionAbsence {
 pub struct SessionAdoption {
     /// The session.
     pub session: MovedSession,
-    /// The publications of the log that the session has not received, in their order.
-    pub missed: Vec<Arc<LoggedPublication>>,
+    /// The publications of the log that the session has not received.
+    pub missed: MissedPublications,
     /// Changes of the same commit.
     pub changes: Vec<StoreChange>,
     /// `None` if the client is about to connect.

@@ -29,21 +29,22 @@ fn start(database: &SimulatedDatabase, clock: &Arc<ManualClock>) -> (Broker, Man
 }
 
 fn arrive(broker: &Broker, number: u64) {
-    let adopted = broker.adopt_session(SessionAdoption {
-        session: MovedSession {
-            number,
-            name: SessionName {
-                user: None,
-                client_id: format!("client-{number}").into(),
-            },
-            kind: "mqtt".to_owned(),
-            expiry: EXPIRY,
-            sent: 0,
-            subscriptions: Vec::new(),
-            received: Vec::new(),
-            deliveries: Vec::new(),
+    let session = MovedSession {
+        number,
+        name: SessionName {
+            user: None,
+            client_id: format!("client-{number}").into(),
         },
-        missed: Vec::new(),
+        kind: "mqtt".to_owned(),
+        expiry: EXPIRY,
+        sent: 0,
+        subscriptions: Vec::new(),
+        received: Vec::new(),
+        deliveries: Vec::new(),
+    };
+    let adopted = broker.adopt_session(SessionAdoption {
+        missed: broker.missed_by(&session),
+        session,
         changes: Vec::new(),
         absence: None,
     });

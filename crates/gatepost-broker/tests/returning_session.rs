@@ -47,18 +47,19 @@ fn arrive(broker: &Broker) {
         retain_as_published: false,
         identifier: None,
     };
+    let session = MovedSession {
+        number: NUMBER,
+        name: name(),
+        kind: "mqtt".to_owned(),
+        expiry: Duration::from_hours(1),
+        sent: 0,
+        subscriptions: vec![subscription],
+        received: Vec::new(),
+        deliveries: Vec::new(),
+    };
     let adopted = broker.adopt_session(SessionAdoption {
-        session: MovedSession {
-            number: NUMBER,
-            name: name(),
-            kind: "mqtt".to_owned(),
-            expiry: Duration::from_hours(1),
-            sent: 0,
-            subscriptions: vec![subscription],
-            received: Vec::new(),
-            deliveries: Vec::new(),
-        },
-        missed: Vec::new(),
+        missed: broker.missed_by(&session),
+        session,
         changes: Vec::new(),
         absence: None,
     });

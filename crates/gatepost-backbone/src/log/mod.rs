@@ -37,7 +37,7 @@ pub(crate) mod position;
 mod progress;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gatepost_broker::{LoggedBatch, RequestedFilter};
@@ -76,6 +76,8 @@ pub(crate) struct Partition {
     pub(crate) groups: PartitionGroups,
     /// The entries that are not read yet.
     unread: AtomicU64,
+    /// Whether it was read to the end that it had when reading began.
+    is_caught_up: AtomicBool,
 }
 
 impl Partition {
@@ -86,6 +88,22 @@ impl Partition {
 
     pub(crate) fn set_unread(&self, count: u64) {
         self.unread.store(count, Ordering::Relaxed);
+    }
+
+    /// Reading begins, at the position that was reached before.
+    pub(crate) fn note_begun(&self) {
+        self.is_caught_up.store(false, Ordering::Relaxed);
+    }
+
+    /// The log was read to the end that it had when reading began.
+    pub(crate) fn note_read(&self) {
+        self.is_caught_up.store(true, Ordering::Relaxed);
+        self.queue.release_earlier();
+    }
+
+    /// This node comes no further, so sessions need not wait until they leave for nodes that do.
+    pub(crate) fn note_unreadable(&self) {
+        self.is_caught_up.store(true, Ordering::Relaxed);
     }
 }
 
@@ -107,6 +125,7 @@ impl Log {
                 progress: ReadProgress::new(position::read(&store, number)?),
                 groups: PartitionGroups::default(),
                 unread: AtomicU64::new(0),
+                is_caught_up: AtomicBool::new(false),
             }));
         }
         Ok(Self {
@@ -183,6 +202,13 @@ impl Log {
                 progress.delivered().filter(|_| !progress.has_failed())
             })
             .collect()
+    }
+
+    /// Whether this node has delivered what the log had when the present connection began, or
+    /// cannot read it. A session that leaves before may have missed much.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        let mut partitions = self.partitions.iter();
+        partitions.all(|one| one.is_caught_up.load(Ordering::Relaxed))
     }
 
     /// Publications that the log has not acknowledged.

@@ -1,22 +1,24 @@
 //! Sessions that join this node.
 //!
 //! The content of a session goes up to some position in the log, and this node has delivered
-//! further than that. The delivery of the log pauses, the session receives what lies in between,
-//! and joins. Its rows, those deliveries and this node's positions are stored in one commit, so
-//! after a crash of this node the session is here as a whole, or not at all.
+//! further than that. The session receives most of what lies in between (`missed_log.rs`). Then the
+//! delivery of the log pauses, the session receives the rest, and joins. Its rows, those deliveries
+//! and this node's positions are stored in one commit, so after a crash of this node the session is
+//! here as a whole, or not at all.
+//!
+//! What fails here concerns the sessions that are to join. They are refused, and the connection
+//! goes on.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::stream::Stream;
-use gatepost_broker::{ClaimError, LoggedPublication, SessionAbsence, SessionAdoption};
+use gatepost_broker::{ClaimError, MissedPublications, SessionAbsence, SessionAdoption};
 use gatepost_store::{StoreChange, StoreError};
+use gatepost_tasks::Task;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
-use super::{MoveContext, log_range};
+use super::MoveContext;
 use crate::error::BackboneError;
-use crate::log::entry::EntryContent;
 use crate::log::position::LogPosition;
 use crate::moves::ownership::SessionId;
 use crate::moves::transfer::SessionTransfer;
@@ -25,12 +27,20 @@ use crate::moves::transfer::SessionTransfer;
 const BATCH_MAX: usize = 256;
 /// The interval at which this node's positions are compared with those of the sessions.
 const REACHED_EVERY: Duration = Duration::from_millis(2);
-/// The longest time for the entries that sessions have missed.
-const READ_TIME_MAX: Duration = Duration::from_secs(4);
+/// The time for reading in a pause, after which those that miss more join in a later one.
+const PAUSE_TIME_MAX: Duration = Duration::from_millis(500);
+/// Readings for sessions that have missed much, each for [`BATCH_MAX`] of them.
+const APPROACHES_MAX: usize = 2;
+/// Sessions that wait for such a reading.
+const FAR_MAX: usize = 4_096;
 
 /// A session that is to join.
 pub(super) struct AdoptionRequest {
     pub(super) transfer: SessionTransfer,
+    /// The publications before the positions of the session that were missing.
+    pub(super) missed: MissedPublications,
+    /// The entries before these positions that the log had removed.
+    pub(super) removed: u64,
     /// The claim of this node.
     pub(super) claim: u64,
     /// Changes of the same commit.
@@ -38,22 +48,30 @@ pub(super) struct AdoptionRequest {
     /// `None` if the client is about to connect.
     pub(super) absence: Option<SessionAbsence>,
     pub(super) deadline: Instant,
-    pub(super) reply: oneshot::Sender<Result<(), ClaimError>>,
+    reply: oneshot::Sender<Result<(), ClaimError>>,
 }
 
-/// The part of a partition that sessions have missed.
-#[derive(Default)]
-struct MissedPart {
-    /// The first entry that the log still has.
-    first: u64,
-    publications: Vec<MissedPublication>,
-}
-
-/// A publication of the log, and its place there.
-struct MissedPublication {
-    sequence: u64,
-    index: usize,
-    logged: Arc<LoggedPublication>,
+impl AdoptionRequest {
+    /// A request without changes, for a session whose client is about to connect.
+    pub(super) fn new(
+        context: &MoveContext,
+        transfer: SessionTransfer,
+        claim: u64,
+        deadline: Instant,
+    ) -> (Self, oneshot::Receiver<Result<(), ClaimError>>) {
+        let (reply, stored) = oneshot::channel();
+        let request = Self {
+            missed: context.broker.missed_by(&transfer.session),
+            transfer,
+            removed: 0,
+            claim,
+            changes: Vec::new(),
+            absence: None,
+            deadline,
+            reply,
+        };
+        (request, stored)
+    }
 }
 
 /// Lets sessions join for as long as the connection lasts.
@@ -61,14 +79,24 @@ pub(super) async fn run(
     context: MoveContext,
     mut waiting: mpsc::Receiver<AdoptionRequest>,
 ) -> BackboneError {
+    let mut far = Vec::new();
+    let mut approaching = JoinSet::new();
     loop {
         let mut batch = Vec::new();
-        if waiting.recv_many(&mut batch, BATCH_MAX).await == 0 {
-            return BackboneError::Lost("sessions are not adopted".to_owned());
+        tokio::select! {
+            received = waiting.recv_many(&mut batch, BATCH_MAX) => if received == 0 {
+                return BackboneError::Lost("sessions are not adopted".to_owned());
+            },
+            // The requests of a task that has failed end without an answer, as with a connection.
+            Some(near) = approaching.join_next() => batch = near.unwrap_or_default(),
         }
         let batch = context.reached(batch).await;
-        if let Err(error) = context.adopt_all(batch).await {
-            return error;
+        let near = context.set_aside(batch, &mut far);
+        context.adopt_all(near).await;
+        if approaching.len() < APPROACHES_MAX && !far.is_empty() {
+            let next = far.drain(..far.len().min(BATCH_MAX)).collect();
+            let approach: Task<Vec<AdoptionRequest>> = Box::pin(context.clone().approach(next));
+            approaching.spawn(approach);
         }
     }
 }
@@ -95,11 +123,7 @@ impl MoveContext {
             if !reached.is_empty() {
                 // The others join in a later pause.
                 for request in batch.drain(..) {
-                    let adoptions = self.adoptions.clone();
-                    gatepost_tasks::spawn(async move {
-                        tokio::time::sleep(REACHED_EVERY).await;
-                        let _ = adoptions.send(request).await;
-                    });
+                    self.join_later(request);
                 }
             } else if !batch.is_empty() {
                 tokio::time::sleep(REACHED_EVERY).await;
@@ -108,9 +132,37 @@ impl MoveContext {
         reached
     }
 
-    async fn adopt_all(&self, batch: Vec<AdoptionRequest>) -> Result<(), BackboneError> {
+    fn join_later(&self, request: AdoptionRequest) {
+        let adoptions = self.adoptions.clone();
+        gatepost_tasks::spawn(async move {
+            tokio::time::sleep(REACHED_EVERY).await;
+            let _ = adoptions.send(request).await;
+        });
+    }
+
+    /// Adds the sessions that have missed much to `far`; returns the others.
+    fn set_aside(
+        &self,
+        batch: Vec<AdoptionRequest>,
+        far: &mut Vec<AdoptionRequest>,
+    ) -> Vec<AdoptionRequest> {
+        let Some(own) = self.shared.log.positions() else {
+            return batch;
+        };
+        let is_near = |request: &AdoptionRequest| request.is_near(&own);
+        let (near, mut distant): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_near);
+        let room = FAR_MAX.saturating_sub(far.len());
+        let refused = distant.split_off(distant.len().min(room));
+        refuse(refused, "too many sessions read what they have missed");
+        far.append(&mut distant);
+        near
+    }
+
+    /// Lets sessions join that have missed little. Those that still miss something after
+    /// [`PAUSE_TIME_MAX`] join later.
+    async fn adopt_all(&self, mut batch: Vec<AdoptionRequest>) {
         if batch.is_empty() {
-            return Ok(());
+            return;
         }
         let log = &self.shared.log;
         let pause = log.pause.begin();
@@ -119,31 +171,20 @@ impl MoveContext {
         let positions = log.positions().filter(|_| settled.is_ok());
         let Some(positions) = positions else {
             refuse(batch, "earlier messages of the cluster could not be stored");
-            return Ok(());
+            return;
         };
-        let mut missed = Vec::new();
+        let end = Instant::now() + PAUSE_TIME_MAX;
         for (index, own) in positions.iter().enumerate() {
-            let received = batch.iter();
-            let from = received
-                .map(|request| request.transfer.positions[index])
-                .filter(|received| is_before(received, own))
-                .min_by_key(|received| (received.sequence, received.delivered));
-            missed.push(match from {
-                Some(from) => match self.read(index, from, own).await {
-                    Err(error @ BackboneError::Later { .. }) => {
-                        refuse(batch, &error.to_string());
-                        return Ok(());
-                    }
-                    read => read?,
-                },
-                None => MissedPart::default(),
-            });
+            batch = self.read_missed(batch, index, own, end).await;
         }
         for request in batch {
-            self.adopt(request, &positions, &missed);
+            if request.has_reached(&positions) {
+                self.adopt(request, &positions);
+            } else {
+                self.join_later(request);
+            }
         }
         drop(pause);
-        Ok(())
     }
 
     async fn settle(&self) -> Result<(), StoreError> {
@@ -160,47 +201,20 @@ impl MoveContext {
         Ok(())
     }
 
-    /// The part of a partition after `from`, up to this node's position.
-    async fn read(
-        &self,
-        index: usize,
-        from: LogPosition,
-        until: &LogPosition,
-    ) -> Result<MissedPart, BackboneError> {
-        let reading = read_part(&self.log[index], from, until);
-        match tokio::time::timeout(READ_TIME_MAX, reading).await {
-            Ok(read) => read,
-            Err(_) => Err(BackboneError::Lost("the log does not answer".to_owned())),
-        }
-    }
-
     /// Adds a session, and answers when it is stored.
-    fn adopt(&self, request: AdoptionRequest, positions: &[LogPosition], missed: &[MissedPart]) {
+    fn adopt(&self, request: AdoptionRequest, positions: &[LogPosition]) {
         let AdoptionRequest {
-            transfer,
+            transfer: SessionTransfer { session, .. },
+            missed,
+            removed,
             claim,
             mut changes,
             absence,
             reply,
             ..
         } = request;
-        let SessionTransfer {
-            session,
-            positions: received,
-        } = transfer;
         let numbers = 1_u16..;
         changes.extend(numbers.zip(positions).map(|(number, one)| one.put(number)));
-        let of_partitions = received.iter().zip(positions).zip(missed);
-        // The sequences of a stream that was replaced mean nothing in the present one.
-        let of_partitions = of_partitions.filter(|((received, own), _)| is_before(received, own));
-        let mut missed = Vec::new();
-        let mut removed = 0;
-        for ((received, own), part) in of_partitions {
-            let has = |one: &&MissedPublication| !received.includes(one.sequence, one.index);
-            let of_session = part.publications.iter().filter(has);
-            missed.extend(of_session.map(|one| one.logged.clone()));
-            removed += part.removed(received, own);
-        }
         let (name, id) = (session.name.clone(), SessionId::of(&session.name));
         if removed > 0 {
             self.shared.log.note_missed(removed);
@@ -234,17 +248,7 @@ impl MoveContext {
     }
 }
 
-impl MissedPart {
-    /// Entries after those that a session has received that the log has removed, up to this node's
-    /// position.
-    const fn removed(&self, received: &LogPosition, own: &LogPosition) -> u64 {
-        let own = own.sequence + 1;
-        let first = if self.first < own { self.first } else { own };
-        first.saturating_sub(received.next_sequence())
-    }
-}
-
-fn refuse(batch: Vec<AdoptionRequest>, reason: &str) {
+pub(super) fn refuse(batch: Vec<AdoptionRequest>, reason: &str) {
     for request in batch {
         let _ = request
             .reply
@@ -262,36 +266,6 @@ fn is_reached(own: &[LogPosition], of_session: &[LogPosition]) -> bool {
             .all(|(own, of_session)| own.stream != of_session.stream || !is_before(own, of_session))
 }
 
-fn is_before(one: &LogPosition, other: &LogPosition) -> bool {
+pub(super) fn is_before(one: &LogPosition, other: &LogPosition) -> bool {
     one.stream == other.stream && (one.sequence, one.delivered) < (other.sequence, other.delivered)
-}
-
-async fn read_part(
-    stream: &Stream,
-    from: LogPosition,
-    until: &LogPosition,
-) -> Result<MissedPart, BackboneError> {
-    let mut publications = Vec::new();
-    let visit = |sequence, _, content: EntryContent| {
-        for (index, one) in content.publications().into_iter().enumerate() {
-            // The members of shared subscriptions are served by their nodes.
-            let is_for_all =
-                one.logged.passed_on.is_none() && !one.logged.publication.topic.is_internal();
-            if until.includes(sequence, index) && is_for_all {
-                let logged = Arc::new(one.logged);
-                publications.push(MissedPublication {
-                    sequence,
-                    index,
-                    logged,
-                });
-            }
-        }
-        ControlFlow::Continue(())
-    };
-    let first = from.next_sequence();
-    let end = log_range::read(stream, first, until.sequence, visit).await?;
-    Ok(MissedPart {
-        first: end.first,
-        publications,
-    })
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use gatepost_broker::{ClaimError, SessionName, SessionUse};
 use gatepost_store::StoreChange;
-use tokio::sync::oneshot;
 
 use super::MoveContext;
 use super::adopting::AdoptionRequest;
@@ -338,15 +337,9 @@ impl SessionClaim<'_> {
             .filter(|source| source.node == self.context.shared.node)
             .map(|source| transfer::remove(self.id, source.claim))
             .collect();
-        let (reply, stored) = oneshot::channel();
-        let request = AdoptionRequest {
-            transfer,
-            claim: ownership.claim,
-            changes,
-            absence: None,
-            deadline: self.deadline,
-            reply,
-        };
+        let (mut request, stored) =
+            AdoptionRequest::new(self.context, transfer, ownership.claim, self.deadline);
+        request.changes = changes;
         let lost = || BackboneError::Lost("sessions are not adopted".to_owned());
         let sent = self.context.adoptions.send(request).await;
         sent.map_err(|_| lost())?;

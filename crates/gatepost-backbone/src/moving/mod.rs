@@ -1,7 +1,8 @@
 //! The tasks of a connection that move sessions (see `moves/`).
 //!
 //! - `claiming.rs`: the node that the client has connected to;
-//! - `adopting.rs`: there, the sessions that join, and what they have missed of the log;
+//! - `adopting.rs`, `missed_log.rs`: there, the sessions that join, and what they have missed of
+//!   the log;
 //! - `releasing.rs`: the earlier owner;
 //! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys;
 //! - `failed_nodes.rs`, `node_replica.rs`, `taking_over.rs`, `log_kept.rs`: the sessions of nodes
@@ -15,10 +16,13 @@ mod failed_nodes;
 mod group_shares;
 mod log_kept;
 mod log_range;
+mod missed_log;
 mod node_replica;
 mod reconciling;
 mod releasing;
 mod taking_over;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

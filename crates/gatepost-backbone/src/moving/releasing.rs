@@ -2,7 +2,9 @@
 //! owner.
 //!
 //! A session is released without waiting, while all that it has received is flushed
-//! (`log_reading.rs`), so the positions in the log fit the content.
+//! (`log_reading.rs`), so the positions in the log fit the content. A node that returns after some
+//! time reads what the log has gathered first: another node would have to read the same for each
+//! session that left before.
 
 use async_nats::{Message, Subject, Subscriber};
 use futures_util::StreamExt as _;
@@ -18,9 +20,9 @@ use crate::moves::question::{ReplacedSession, SessionAnswer, SessionQuestion, Se
 use crate::moves::transfer::{self, SessionTransfer};
 
 /// An answer, and the commit that it waits for.
-struct DueAnswer {
-    answer: SessionAnswer,
-    after: Option<Ticket>,
+pub(super) struct DueAnswer {
+    pub(super) answer: SessionAnswer,
+    pub(super) after: Option<Ticket>,
 }
 
 impl From<SessionAnswer> for DueAnswer {
@@ -72,7 +74,7 @@ pub(super) async fn follow_replacements(
 }
 
 impl MoveContext {
-    fn answer_to(&self, question: &SessionQuestion) -> DueAnswer {
+    pub(super) fn answer_to(&self, question: &SessionQuestion) -> DueAnswer {
         let (shared, wanted) = (&self.shared, question.wanted);
         let id = SessionId::of(&question.name);
         let index = match question.request {
@@ -122,7 +124,8 @@ impl MoveContext {
 
     fn release(&self, question: &SessionQuestion, id: SessionId) -> DueAnswer {
         let (shared, wanted) = (&self.shared, question.wanted);
-        let Some(positions) = shared.log.positions() else {
+        let positions = shared.log.positions();
+        let Some(positions) = positions.filter(|_| shared.log.is_caught_up()) else {
             return SessionAnswer::Busy.into();
         };
         // First, so that the session does not begin again here in between.

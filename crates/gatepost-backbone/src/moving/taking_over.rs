@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use gatepost_broker::{ClaimError, SessionAbsence, SessionWill};
 use gatepost_store::StoreChange;
 use gatepost_tasks::Task;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::adopting::AdoptionRequest;
@@ -290,22 +289,18 @@ impl SessionWork {
             publication: Arc::unwrap_or_clone(publication),
             delay,
         });
-        let (reply, stored) = oneshot::channel();
-        let request = AdoptionRequest {
-            transfer: SessionTransfer {
-                session,
-                positions: self.positions.clone(),
-            },
-            claim: ownership.claim,
-            changes: Vec::new(),
-            absence: Some(SessionAbsence {
-                ended,
-                will,
-                authorization,
-            }),
-            deadline: Instant::now() + SESSION_TIME_MAX,
-            reply,
+        let transfer = SessionTransfer {
+            session,
+            positions: self.positions.clone(),
         };
+        let deadline = Instant::now() + SESSION_TIME_MAX;
+        let (mut request, stored) =
+            AdoptionRequest::new(&self.context, transfer, ownership.claim, deadline);
+        request.absence = Some(SessionAbsence {
+            ended,
+            will,
+            authorization,
+        });
         let lost = || BackboneError::Lost("sessions are not adopted".to_owned());
         let sent = self.context.adoptions.send(request).await;
         sent.map_err(|_| lost())?;

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gatepost_message::{Publication, Qos, TopicFilter};
+use gatepost_message::TopicFilter;
 use gatepost_store::{
     DeliveryRow, SessionChange, StoreChange, StoreError, SubscriptionRow, Ticket,
 };
 
 use super::SessionTable;
 use crate::acknowledged::{AcknowledgedDeliveries, Delivery, DeliveryPhase};
-use crate::filter::{DeliveryOptions, RequestedFilter, RetainHandling, SubscribeOptions};
+use crate::counters::DropCause;
+use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
+use crate::missed::MissedPublications;
 use crate::moved_session::{
     MovedDelivery, MovedSession, SessionAbsence, SessionAdoption, SessionRelease,
 };
@@ -176,20 +178,7 @@ impl SessionTable {
             self.await_client(&session, absence, &mut batch);
         }
         let requested = requested_filters(&moved);
-        for logged in &missed {
-            let is_own = logged.session == Some(moved.number);
-            if let Some(options) = options_for(&requested, &logged.publication, is_own) {
-                let publication = &logged.publication;
-                let retain = publication.retain && options.retain_as_published;
-                session.deliver(
-                    publication,
-                    &options,
-                    retain,
-                    &mut batch,
-                    self.shared.view(),
-                );
-            }
-        }
+        self.deliver_missed(&session, missed, &mut batch);
         let earlier = self.by_key.lock().insert(moved.name, session.clone());
         let mut ended = Vec::new();
         // Not persistent, or this server would have had no reason to claim the session.
@@ -209,6 +198,28 @@ impl SessionTable {
         // Messages that nothing refers to, as their deliveries were dropped.
         persistent.changes.append(&mut batch.changes);
         ticket
+    }
+
+    /// See [`Broker::missed_by`](crate::Broker::missed_by).
+    pub(crate) fn missed_by(&self, moved: &MovedSession) -> MissedPublications {
+        let policy = self.shared.policy(moved.name.user.as_deref(), None);
+        let requested = requested_filters(moved);
+        MissedPublications::new(requested, moved.number, policy, &self.shared.settings)
+    }
+
+    fn deliver_missed(
+        &self,
+        session: &Session,
+        missed: MissedPublications,
+        batch: &mut ChangeBatch,
+    ) {
+        let view = self.shared.view();
+        for one in &missed.kept {
+            let retain = one.publication.retain && one.options.retain_as_published;
+            session.deliver(&one.publication, &one.options, retain, batch, view);
+        }
+        session.count_drop(view, DropCause::QueueFull, missed.dropped);
+        session.count_drop(view, DropCause::Superseded, missed.superseded);
     }
 
     /// The session without its queue, which waits for its client.
@@ -370,27 +381,4 @@ fn requested_filters(moved: &MovedSession) -> Vec<(RequestedFilter, SubscribeOpt
             Some((requested, options(row)))
         })
         .collect()
-}
-
-/// The options under which a publication is delivered to a session with these subscriptions, `None`
-/// if none matches at QoS 1 or 2. The members of a shared subscription are served by their node.
-fn options_for(
-    requested: &[(RequestedFilter, SubscribeOptions)],
-    publication: &Publication,
-    is_own: bool,
-) -> Option<DeliveryOptions> {
-    let mut merged: Option<DeliveryOptions> = None;
-    for (requested, options) in requested {
-        let is_plain = requested.share.is_none();
-        if !is_plain || !requested.text.matches(publication.topic.as_str()) {
-            continue;
-        }
-        let options = DeliveryOptions::from(options);
-        match &mut merged {
-            Some(merged) => merged.merge(&options),
-            None => merged = Some(options),
-        }
-    }
-    // [MQTT-3.8.3-3]
-    merged.filter(|merged| merged.qos > Qos::AtMostOnce && !(merged.no_local && is_own))
 }

@@ -1,0 +1,5 @@
+//! Moves between nodes of this process, over a real NATS server.
+
+mod adopting;
+mod nodes;
+mod server;
