@@ -72,6 +72,8 @@ pub(crate) struct SessionMoves {
     pub(crate) freed: Notify,
     /// Released sessions whose records may not be stored yet, with the claim.
     pub(crate) releasing: Mutex<HashSet<(SessionId, u64)>>,
+    /// Sessions that join, and are not stored yet.
+    pub(crate) joining: Mutex<HashSet<SessionId>>,
     /// Whether sessions of an earlier epoch of this node are not adopted yet.
     has_earlier_epoch: AtomicBool,
     adopted: AtomicU64,
@@ -107,6 +109,7 @@ impl SessionMoves {
             claiming: Mutex::default(),
             freed: Notify::new(),
             releasing: Mutex::default(),
+            joining: Mutex::default(),
             has_earlier_epoch: AtomicBool::new(false),
             adopted: AtomicU64::new(0),
             released: AtomicU64::new(0),
@@ -190,6 +193,11 @@ impl SessionMoves {
 
     pub(crate) fn released(&self) -> u64 {
         self.released.load(Ordering::Relaxed)
+    }
+
+    /// Whether a session joins, and is not stored yet.
+    pub(crate) fn is_joining(&self, id: SessionId) -> bool {
+        self.joining.lock().contains(&id)
     }
 
     /// The claim of a session that this node has.

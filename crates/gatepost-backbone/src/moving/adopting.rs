@@ -223,6 +223,7 @@ impl MoveContext {
         }
         let moves = &self.shared.moves;
         moves.own.lock().insert(id, claim);
+        moves.joining.lock().insert(id);
         moves.note_adopted();
         let adopted = self.broker.adopt_session(SessionAdoption {
             session,
@@ -242,6 +243,7 @@ impl MoveContext {
                 context.shared.moves.own.lock().remove(&id);
                 context.broker.disown_session(&name);
             }
+            context.shared.moves.joining.lock().remove(&id);
             let answer = stored.map_err(|error| ClaimError::NotStored(error.to_string()));
             let _ = reply.send(answer);
         });

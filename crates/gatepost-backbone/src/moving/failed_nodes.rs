@@ -11,11 +11,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::kv::CreateErrorKind;
+use async_nats::jetstream::kv::{self, CreateErrorKind};
+use bytes::Bytes;
 
 use super::{MoveContext, taking_over};
 use crate::error::BackboneError;
-use crate::membership::RENEW_EVERY;
+use crate::membership::{LEASE, RENEW_EVERY};
 use crate::node_epoch::NodeStreamId;
 use crate::node_stream::message::MessageKind;
 use crate::node_streams;
@@ -164,28 +165,69 @@ async fn adopt_node(
     is_only: bool,
 ) -> Result<bool, BackboneError> {
     let key = format!("adopting.{}.{:x}", id.node, id.epoch);
-    let value = bytes::Bytes::from(context.shared.node.to_string());
+    let value = Bytes::from(context.shared.node.to_string());
     let revision = match context.nodes.create(&key, value.clone()).await {
         Ok(revision) => revision,
         Err(error) if error.kind() == CreateErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(BackboneError::request("claiming a node's stream", error)),
     };
-    let renewed = async {
-        let mut revision = revision;
-        loop {
-            tokio::time::sleep(RENEW_EVERY).await;
-            match context.nodes.update(&key, value.clone(), revision).await {
-                Ok(next) => revision = next,
-                Err(error) => {
-                    return BackboneError::request("renewing the claim to a stream", error);
-                }
-            }
-        }
+    let claim = StreamClaim {
+        nodes: &context.nodes,
+        key: &key,
+        value,
+        revision,
     };
     let adopted = tokio::select! {
         adopted = taking_over::take_over(context, id, is_only) => adopted,
-        error = renewed => Err(error),
+        error = claim.keep() => Err(error),
     };
     let _ = context.nodes.delete(&key).await;
     adopted.map(|()| true)
+}
+
+/// The claim of this node to the stream of a failed one.
+pub(super) struct StreamClaim<'a> {
+    pub(super) nodes: &'a kv::Store,
+    pub(super) key: &'a str,
+    pub(super) value: Bytes,
+    pub(super) revision: u64,
+}
+
+impl StreamClaim<'_> {
+    /// Renews the claim until it has expired, or another node has it.
+    async fn keep(mut self) -> BackboneError {
+        let mut renewed = Instant::now();
+        loop {
+            tokio::time::sleep(RENEW_EVERY).await;
+            let began = Instant::now();
+            let update = self
+                .nodes
+                .update(self.key, self.value.clone(), self.revision);
+            match update.await {
+                Ok(revision) => (self.revision, renewed) = (revision, began),
+                // An election of the engine takes some seconds.
+                Err(error) if renewed.elapsed() >= LEASE || self.is_lost().await => {
+                    return BackboneError::request("renewing the claim to a stream", error);
+                }
+                Err(error) => {
+                    tracing::debug!(target: "backbone", %error, "a claim is not renewed yet");
+                }
+            }
+        }
+    }
+
+    /// Whether the key is no longer this node's. Otherwise an update whose answer was lost may have
+    /// changed its revision, which is noted.
+    pub(super) async fn is_lost(&mut self) -> bool {
+        let Ok(entry) = self.nodes.entry(self.key).await else {
+            return false;
+        };
+        match entry.filter(|entry| entry.value == self.value) {
+            Some(entry) => {
+                self.revision = self.revision.max(entry.revision);
+                false
+            }
+            None => true,
+        }
+    }
 }

@@ -172,25 +172,34 @@ impl TakeOver {
     }
 }
 
+/// Takes sessions over. After a failure no further one is begun, but those that were begun come to
+/// their end: a key that was written has its session soon.
 async fn run_all(
     work: &Arc<SessionWork>,
     mut all: Vec<KeyedSession>,
 ) -> Result<usize, BackboneError> {
     let mut tasks = JoinSet::new();
     let mut taken = 0;
+    let mut failure = None;
     loop {
-        while tasks.len() < SESSIONS_MAX
+        while failure.is_none()
+            && tasks.len() < SESSIONS_MAX
             && let Some(one) = all.pop()
         {
             let work = work.clone();
             let take: Task<_> = Box::pin(async move { work.take(one).await });
             tasks.spawn(take);
         }
-        match tasks.join_next().await {
-            Some(Ok(is_taken)) => taken += usize::from(is_taken?),
-            Some(Err(error)) => return Err(BackboneError::Lost(error.to_string())),
-            None => return Ok(taken),
-        }
+        let ended = match tasks.join_next().await {
+            Some(Ok(Ok(is_taken))) => {
+                taken += usize::from(is_taken);
+                continue;
+            }
+            Some(Ok(Err(error))) => error,
+            Some(Err(error)) => BackboneError::Lost(error.to_string()),
+            None => return failure.map_or(Ok(taken), Err),
+        };
+        failure.get_or_insert(ended);
     }
 }
 
@@ -218,36 +227,33 @@ impl SessionWork {
             if attempt > 0 {
                 tokio::time::sleep(REPEAT_AFTER).await;
             }
+            if self.context.shared.moves.is_joining(id) {
+                continue; // An earlier attempt has not come to its end.
+            }
             let found = match read.take() {
                 Some(read) => Some(read),
                 None => self.context.directory.find_at_leader(id).await?,
             };
-            let Some((ownership, revision)) = found else {
-                let Some(session) = &session else {
-                    return Ok(false);
-                };
-                if self.begin(id, session.clone()).await? {
-                    return Ok(true);
-                }
-                continue;
-            };
-            if self.is_of_stream(&ownership) && session.is_some() {
-                let taken = ownership.taken_over(self.context.shared.stream_id());
-                let Some(revision) = self.context.directory.update(id, &taken, revision).await?
+            let found_by = found.as_ref().map(|(ownership, _)| ownership);
+            let own = session
+                .as_ref()
+                .and_then(|_| self.own_claim(found_by, &released));
+            // A key that is not there has revision 0.
+            let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
+            if let Some(own) = own {
+                let Some(revision) = self.context.directory.update(id, &own, revision).await?
                 else {
                     continue;
                 };
                 let Some(session) = session else {
                     return Ok(false);
                 };
-                self.store(id, session, &taken).await?;
-                let cleared = taken.without_sources();
-                self.context
-                    .directory
-                    .update(id, &cleared, revision)
-                    .await?;
+                self.complete(id, session, &own, revision).await?;
                 return Ok(true);
             }
+            let Some((ownership, revision)) = found else {
+                return Ok(false);
+            };
             let is_done = self
                 .keep_for_others(id, &ownership, revision, session.as_ref(), &released)
                 .await?;
@@ -260,14 +266,51 @@ impl SessionWork {
         ))
     }
 
-    /// Begins a session that has no key.
-    async fn begin(&self, id: SessionId, session: ReplicaSession) -> Result<bool, BackboneError> {
-        let first = Ownership::first(self.context.shared.stream_id());
-        if self.context.directory.create(id, &first).await?.is_none() {
-            return Ok(false); // There is a key by now.
+    /// The claim by which this node gets a session that the failed node had, `None` if another node
+    /// has claimed it. Until the session is stored here, the key names the failed node as well: if
+    /// this node fails before, the session is still looked for there.
+    fn own_claim(
+        &self,
+        found: Option<&Ownership>,
+        released: &[(u64, Vec<StoreChange>)],
+    ) -> Option<Ownership> {
+        let own = self.context.shared.stream_id();
+        let Some(found) = found else {
+            return Some(Ownership::first(self.stream_id).taken_over(own));
+        };
+        if self.is_of_stream(found) {
+            return Some(found.taken_over(own));
         }
-        self.store(id, session, &first).await?;
-        Ok(true)
+        // An earlier attempt of this node has written the key, and was interrupted. What the failed
+        // node had released before is not its session, which came later.
+        let is_own = (found.owner, found.epoch) == (own.node, own.epoch);
+        let source = found.sources.first().filter(|_| is_own)?;
+        let is_of_stream =
+            source.node == self.stream_id.node && source.epoch <= self.stream_id.epoch;
+        let mut released = released.iter();
+        let is_released =
+            released.any(|(claim, content)| *claim == source.claim && !content.is_empty());
+        (is_of_stream && !is_released).then(|| found.clone())
+    }
+
+    /// Stores a session here whose key names this node, unless an earlier attempt has, and removes
+    /// the sources from the key.
+    async fn complete(
+        &self,
+        id: SessionId,
+        session: ReplicaSession,
+        own: &Ownership,
+        revision: u64,
+    ) -> Result<(), BackboneError> {
+        let context = &self.context;
+        let is_stored = context.shared.moves.own_claim(id) == Some(own.claim)
+            && context.broker.has_persistent_session(&session.session.name);
+        if !is_stored {
+            self.store(id, session, own).await?;
+        }
+        let cleared = own.without_sources();
+        context.directory.update(id, &cleared, revision).await?;
+        Ok(())
     }
 
     /// Stores a session here.

@@ -3,3 +3,4 @@
 mod adopting;
 mod nodes;
 mod server;
+mod taking_over;

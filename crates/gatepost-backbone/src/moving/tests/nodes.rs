@@ -13,8 +13,8 @@ use gatepost_message::{NodeNumber, Publication, Qos, Topic, TopicFilter};
 use gatepost_store::{Store, SubscriptionRow};
 use tokio::sync::mpsc;
 
-use super::super::MoveContext;
 use super::super::adopting::{self, AdoptionRequest};
+use super::super::{ADOPTIONS_MAX, MoveContext};
 use super::server::TestServer;
 use crate::encoding;
 use crate::error::BackboneError;
@@ -88,7 +88,7 @@ impl TestNode {
                 .await
                 .expect("made"),
         };
-        let (adoptions, waiting) = mpsc::channel(64);
+        let (adoptions, waiting) = mpsc::channel(ADOPTIONS_MAX);
         Self {
             stream: log[0].number,
             context: MoveContext {
@@ -141,6 +141,13 @@ impl TestNode {
     pub(super) fn adopt_sessions(&mut self) -> tokio::task::JoinHandle<BackboneError> {
         let waiting = self.waiting.take().expect("once");
         tokio::spawn(adopting::run(self.context.clone(), waiting))
+    }
+
+    /// A connection begins after another one.
+    pub(super) fn reconnect(&mut self) {
+        let (adoptions, waiting) = mpsc::channel(ADOPTIONS_MAX);
+        self.context.adoptions = adoptions;
+        self.waiting = Some(waiting);
     }
 
     /// Ends a session here; returns what it had.
