@@ -132,6 +132,7 @@ impl NodeStreamWriter {
         let read = reading.await.map_err(|error| failed(&error))?;
         read.map_err(|error| failed(&error))?;
         self.append(MessageKind::SnapshotEnd, Bytes::new()).await?;
+        self.shared.copy.snapshot_stored();
         let purged = self.stream.purge().sequence(begin).await;
         if let Err(error) = purged {
             // The next snapshot removes what stays.

@@ -87,7 +87,7 @@ impl StoreChange {
     }
 
     /// Roughly the memory it takes while waiting, in bytes.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         const OVERHEAD_BYTES: usize = 128;
         OVERHEAD_BYTES
             + match self {

@@ -10,6 +10,11 @@
 //! - A snapshot replaces all changes before it. Without a connection no changes are kept, since
 //!   each connection begins with a snapshot.
 //! - An awaited commit is decided after the stream has stored it, or after a snapshot that has it.
+//!   While a snapshot is written, changes wait; if there are too many, another snapshot follows. The
+//!   first one decides all commits before it, so each commit waits for two at most.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -27,15 +32,40 @@ use super::change;
 
 /// The longest time after which changes are copied that no ticket depends on.
 pub(crate) const LAZY_TIME_MAX: Duration = Duration::from_millis(100);
-/// Changes that wait to be copied. Beyond that, a snapshot replaces them.
+/// Changes that wait to be copied, most of which are made while a snapshot is written. Beyond that,
+/// a later snapshot replaces them.
 const WAITING_CHANGES_MAX: usize = 262_144;
+/// The memory of these changes, in bytes, about.
+const WAITING_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// The changes of one entry, about.
 const ENTRY_CHANGES_MAX: usize = 8_192;
 
 /// The part of the copy that outlives a connection.
 pub(crate) struct NodeCopy {
+    bounds: CopyBounds,
     state: Mutex<CopyState>,
     changed: Notify,
+}
+
+/// What may wait to be copied.
+#[derive(Clone, Copy)]
+struct CopyBounds {
+    changes: usize,
+    bytes: usize,
+}
+
+impl CopyBounds {
+    const DEFAULT: Self = Self {
+        changes: WAITING_CHANGES_MAX,
+        bytes: WAITING_BYTES_MAX,
+    };
+
+    const fn half(self) -> Self {
+        Self {
+            changes: self.changes / 2,
+            bytes: self.bytes / 2,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -44,8 +74,12 @@ struct CopyState {
     waiting: VecDeque<WaitingCommit>,
     /// The number of waiting changes.
     changes: usize,
+    /// Their bytes.
+    bytes: usize,
     /// Waiting commits that a ticket depends on.
     awaited: usize,
+    /// The decisions on commits that the last snapshot has, which is not stored yet.
+    in_snapshot: Vec<CommitDecision>,
     /// The decisions on commits whose entry is under way.
     sent: Vec<CommitDecision>,
     /// The time at which lazy changes are copied.
@@ -69,6 +103,8 @@ enum CopyPhase {
 /// A commit whose changes are not in the stream.
 struct WaitingCommit {
     changes: Vec<StoreChange>,
+    /// The bytes of the changes.
+    bytes: usize,
     decision: Option<CommitDecision>,
 }
 
@@ -83,7 +119,12 @@ pub(crate) enum NextCopy {
 
 impl NodeCopy {
     pub(crate) fn new() -> Self {
+        Self::with_bounds(CopyBounds::DEFAULT)
+    }
+
+    fn with_bounds(bounds: CopyBounds) -> Self {
         Self {
+            bounds,
             state: Mutex::default(),
             changed: Notify::new(),
         }
@@ -116,13 +157,9 @@ impl NodeCopy {
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.phase = CopyPhase::Stopped;
-        let waiting = std::mem::take(&mut state.waiting);
-        let sent = std::mem::take(&mut state.sent);
+        let decisions = state.take_decisions();
         drop(state);
-        for decision in sent {
-            decision.decide();
-        }
-        for decision in waiting.into_iter().filter_map(|one| one.decision) {
+        for decision in decisions {
             decision.decide();
         }
     }
@@ -131,12 +168,18 @@ impl NodeCopy {
     pub(crate) fn fail(&self) {
         let mut state = self.state.lock();
         state.discard_changes();
-        let waiting = std::mem::take(&mut state.waiting);
-        let sent = std::mem::take(&mut state.sent);
-        state.awaited = 0;
+        let decisions = state.take_decisions();
         drop(state);
         // A decision that is dropped fails.
-        drop((sent, waiting));
+        drop(decisions);
+    }
+
+    /// The stream has the last snapshot that was opened.
+    pub(crate) fn snapshot_stored(&self) {
+        let decisions = std::mem::take(&mut self.state.lock().in_snapshot);
+        for decision in decisions {
+            decision.decide();
+        }
     }
 
     /// The stream has stored the changes that were taken last, and all before them.
@@ -150,7 +193,7 @@ impl NodeCopy {
     /// The number of commits that a ticket depends on.
     pub(crate) fn awaited(&self) -> usize {
         let state = self.state.lock();
-        state.awaited + state.sent.len()
+        state.awaited + state.sent.len() + state.in_snapshot.len()
     }
 
     /// Waits for commits that are to be copied.
@@ -163,11 +206,7 @@ impl NodeCopy {
                     return NextCopy::Overflow;
                 }
                 let is_due = state.due.is_some_and(|due| due <= Instant::now());
-                if state.awaited > 0
-                    || !state.sent.is_empty()
-                    || is_due
-                    || state.changes >= ENTRY_CHANGES_MAX
-                {
+                if state.awaited > 0 || is_due || state.changes >= ENTRY_CHANGES_MAX {
                     Err(state.take())
                 } else {
                     Ok(state.due)
@@ -206,11 +245,67 @@ impl CopyState {
     /// Forgets changes that a later snapshot has, and keeps the decisions.
     fn discard_changes(&mut self) {
         for commit in &mut self.waiting {
-            commit.changes = Vec::new();
+            (commit.changes, commit.bytes) = (Vec::new(), 0);
         }
         self.waiting.retain(|commit| commit.decision.is_some());
-        self.changes = 0;
+        (self.changes, self.bytes) = (0, 0);
         self.due = None;
+    }
+
+    /// Takes all decisions, in the order of their commits.
+    fn take_decisions(&mut self) -> Vec<CommitDecision> {
+        let mut decisions = std::mem::take(&mut self.in_snapshot);
+        decisions.append(&mut self.sent);
+        let waiting = self.waiting.drain(..);
+        decisions.extend(waiting.filter_map(|commit| commit.decision));
+        (self.changes, self.bytes, self.awaited) = (0, 0, 0);
+        self.due = None;
+        decisions
+    }
+
+    /// A snapshot was opened, which has all commits so far.
+    fn snapshot_opened(&mut self) {
+        self.in_snapshot = self.take_decisions();
+        self.phase = CopyPhase::Copying;
+    }
+
+    /// Discards the changes if too many wait, also without those that cancel each other.
+    fn bound(&mut self, bounds: CopyBounds) {
+        if !matches!(self.phase, CopyPhase::Copying) || !self.exceeds(bounds) {
+            return;
+        }
+        self.compact();
+        // If little was cancelled, the next search would be due soon.
+        if self.exceeds(bounds.half()) {
+            self.discard_changes();
+            self.phase = CopyPhase::Pending;
+        }
+    }
+
+    const fn exceeds(&self, bounds: CopyBounds) -> bool {
+        self.changes > bounds.changes || self.bytes > bounds.bytes
+    }
+
+    /// Removes changes that cancel each other.
+    fn compact(&mut self) {
+        let mut all = Vec::with_capacity(self.changes);
+        let mut counts = Vec::with_capacity(self.waiting.len());
+        for commit in &mut self.waiting {
+            counts.push(commit.changes.len());
+            all.append(&mut commit.changes);
+        }
+        let cancelled = CancelledRows::find(&all);
+        let mut all = all.into_iter();
+        (self.changes, self.bytes) = (0, 0);
+        for (commit, count) in self.waiting.iter_mut().zip(counts) {
+            let changes = all.by_ref().take(count);
+            commit.changes = changes.filter(|one| !cancelled.covers(one)).collect();
+            commit.bytes = weight(&commit.changes);
+            self.changes += commit.changes.len();
+            self.bytes += commit.bytes;
+        }
+        let is_needed = |one: &WaitingCommit| one.decision.is_some() || !one.changes.is_empty();
+        self.waiting.retain(is_needed);
     }
 
     /// Whether a change belongs to the copy.
@@ -223,15 +318,21 @@ impl CopyState {
     }
 
     fn push(&mut self, changes: Vec<StoreChange>, decision: Option<CommitDecision>) {
+        let bytes = weight(&changes);
         self.changes += changes.len();
+        self.bytes += bytes;
         self.awaited += usize::from(decision.is_some());
         if self.due.is_none() {
             self.due = Some(Instant::now() + LAZY_TIME_MAX);
         }
-        self.waiting.push_back(WaitingCommit { changes, decision });
+        self.waiting.push_back(WaitingCommit {
+            changes,
+            bytes,
+            decision,
+        });
     }
 
-    /// Takes the commits of an entry. Decisions of an earlier connection's entry remain.
+    /// Takes the commits of an entry.
     fn take(&mut self) -> Vec<StoreChange> {
         let mut changes = Vec::new();
         while let Some(commit) = self.waiting.front()
@@ -239,6 +340,7 @@ impl CopyState {
             && let Some(mut commit) = self.waiting.pop_front()
         {
             changes.append(&mut commit.changes);
+            self.bytes -= commit.bytes;
             self.awaited -= usize::from(commit.decision.is_some());
             self.sent.extend(commit.decision);
         }
@@ -246,6 +348,11 @@ impl CopyState {
         self.due = (!self.waiting.is_empty()).then(Instant::now);
         changes
     }
+}
+
+/// The memory of changes, about.
+fn weight(changes: &[StoreChange]) -> usize {
+    changes.iter().map(StoreChange::weight).sum()
 }
 
 /// The changes that do not cancel each other, as bytes.
@@ -265,11 +372,13 @@ impl CommitCopy for NodeCopy {
         if let CopyPhase::Wanted(_) = state.phase {
             let snapshot = StoreSnapshot::open(&commit);
             let wanted = std::mem::take(&mut state.phase);
+            // The snapshot has these changes.
+            state.push(Vec::new(), Some(commit.decision));
             match (snapshot, wanted) {
                 (Ok(snapshot), CopyPhase::Wanted(sender)) => {
                     // If the task has ended, the next connection wants another one.
                     if sender.send(snapshot).is_ok() {
-                        state.phase = CopyPhase::Copying;
+                        state.snapshot_opened();
                     }
                 }
                 (Err(error), _) => {
@@ -277,8 +386,6 @@ impl CommitCopy for NodeCopy {
                 }
                 (Ok(_), _) => {}
             }
-            // The snapshot has these changes.
-            state.push(Vec::new(), Some(commit.decision));
             return;
         }
         let CopiedCommit {
@@ -288,23 +395,19 @@ impl CommitCopy for NodeCopy {
         } = commit;
         changes.retain(|change| state.is_copied(change));
         let is_awaited = changes.iter().any(change::is_awaited);
-        match state.phase {
-            CopyPhase::Copying if state.changes + changes.len() > WAITING_CHANGES_MAX => {
-                state.discard_changes();
-                state.phase = CopyPhase::Pending;
-                changes.clear();
-            }
-            CopyPhase::Copying => {}
-            CopyPhase::Stopped | CopyPhase::Pending | CopyPhase::Wanted(_) => changes.clear(),
+        if !matches!(state.phase, CopyPhase::Copying) {
+            changes.clear();
         }
         if matches!(state.phase, CopyPhase::Stopped) || !is_awaited {
             if !changes.is_empty() {
                 state.push(changes, None);
+                state.bound(self.bounds);
             }
             drop(state);
             decision.decide();
         } else {
             state.push(changes, Some(decision));
+            state.bound(self.bounds);
             drop(state);
         }
         self.changed.notify_one();
