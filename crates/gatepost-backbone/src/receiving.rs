@@ -12,7 +12,7 @@ use gatepost_broker::{Broker, Publisher};
 use gatepost_message::{MessageId, Publication};
 use tokio::sync::mpsc;
 
-use crate::duplicates::Duplicates;
+use crate::duplicates::{BundleArrival, Duplicates};
 use crate::encoding::{self, BundleOrigin};
 use crate::error::BackboneError;
 use crate::retained::RetainDecision;
@@ -67,6 +67,7 @@ pub(crate) fn follow_clock(id: MessageId) {
 /// The publisher of the messages of other nodes.
 struct Receiver {
     shared: Arc<Shared>,
+    broker: Broker,
     publisher: Publisher,
     duplicates: Duplicates,
 }
@@ -75,6 +76,7 @@ impl Receiver {
     fn new(shared: Arc<Shared>, broker: &Broker) -> Self {
         Self {
             shared,
+            broker: broker.clone(),
             publisher: broker.node_publisher(),
             duplicates: Duplicates::default(),
         }
@@ -84,9 +86,19 @@ impl Receiver {
         match encoding::read(bytes) {
             Ok((origin, publications)) => {
                 // A loop is impossible without this too: no connection receives its own messages.
-                if origin.node != self.shared.node && self.duplicates.is_new(origin) {
-                    for publication in publications {
-                        self.publish(origin, publication);
+                if origin.node == self.shared.node {
+                    return;
+                }
+                match self.duplicates.note(origin) {
+                    BundleArrival::New => {
+                        for publication in publications {
+                            self.publish(origin, publication);
+                        }
+                    }
+                    BundleArrival::Repeated => {}
+                    // They may be lost: an overlapping filter has brought much later ones first.
+                    BundleArrival::TooOld => {
+                        self.broker.note_backbone_drops(publications.len() as u64);
                     }
                 }
             }

@@ -38,7 +38,7 @@ const KNOWN: u16 = (1 << 10) - 1;
 pub(crate) struct BundleOrigin {
     /// The number of the node.
     pub(crate) node: u8,
-    /// Its run: the time of its start, so that a later run has a higher number.
+    /// Its run: the time of its start. Only equality counts, as clocks may be set back.
     pub(crate) run: u64,
     /// The bundle's number in this run.
     pub(crate) number: u64,
