@@ -78,6 +78,8 @@ mod shared;
 mod stream_creation;
 mod stream_reading;
 mod subjects;
+#[cfg(test)]
+mod test_server;
 mod unreadable;
 
 pub use backbone::{Backbone, RunningBackbone, leave_cluster};

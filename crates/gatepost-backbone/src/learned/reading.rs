@@ -56,12 +56,15 @@ impl LessonReader {
         first: ReceivedMessage,
     ) -> Result<(), BackboneError> {
         let mut lessons = Vec::new();
-        let mut unread = self.take(&first, &mut lessons);
+        let mut unread = self.take(&first, &mut lessons).await;
         while lessons.len() < STORED_AT_ONCE
             && unread.is_ok()
             && let Some(message) = self.messages.try_next()
         {
-            unread = message.and_then(|message| self.take(&message, &mut lessons));
+            unread = match message {
+                Ok(message) => self.take(&message, &mut lessons).await,
+                Err(error) => Err(error),
+            };
         }
         // Those before a message that cannot be read are carried out.
         self.store(lessons).await?;
@@ -70,7 +73,7 @@ impl LessonReader {
     }
 
     /// Takes a message; returns the number of those after it.
-    fn take(
+    async fn take(
         &mut self,
         next: &ReceivedMessage,
         lessons: &mut Vec<Lesson>,
@@ -79,6 +82,9 @@ impl LessonReader {
         // A reader that was interrupted may begin again.
         if sequence <= self.read {
             return Ok(pending);
+        }
+        if sequence > self.read + 1 {
+            check_gap(&self.stream, self.read).await?;
         }
         if self.stream.is_lesson(&message.subject) {
             match Lesson::from_bytes(&message.payload) {
@@ -115,6 +121,21 @@ impl LessonReader {
     }
 }
 
+/// Messages are missing after the last one that was read: those of snapshots, or lessons that a
+/// snapshot has replaced before this node read them. Then this node needs the snapshot.
+async fn check_gap(stream: &LessonStream, read: u64) -> Result<(), BackboneError> {
+    // Lessons are removed after the note that says which. It may come much later in the stream.
+    let snapshot = stream.snapshot().await?;
+    let replaced = snapshot.map_or(0, |snapshot| snapshot.note.sequence);
+    if replaced <= read {
+        return Ok(());
+    }
+    Err(failed(format!(
+        "lessons up to {replaced} were replaced by a snapshot, and this node has read them up to \
+         {read}"
+    )))
+}
+
 /// Uses the learned data on a thread of the blocking pool: it may be large, and the thread of the
 /// backbone forwards messages.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -124,4 +145,108 @@ pub(super) async fn blocking<T: Send + 'static>(
     let learned = learned.clone();
     let done = tokio::task::spawn_blocking(move || work(learned.as_ref())).await;
     done.map_err(failed)?.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_nats::jetstream;
+    use bytes::Bytes;
+    use gatepost_learning::bayes::{LessonOutcome, LessonPosition};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::settings::BackboneSettings;
+    use crate::subjects::Subjects;
+    use crate::test_server::TestServer;
+
+    /// Learned data of which only the position counts.
+    #[derive(Default)]
+    struct PositionOnly(Mutex<Option<LessonPosition>>);
+
+    impl LearnedData for PositionOnly {
+        fn position(&self) -> Result<Option<LessonPosition>, LearnFailure> {
+            Ok(*self.0.lock())
+        }
+
+        fn apply(
+            &self,
+            _: &[Lesson],
+            position: LessonPosition,
+        ) -> Result<Vec<LessonOutcome>, LearnFailure> {
+            *self.0.lock() = Some(position);
+            Ok(Vec::new())
+        }
+
+        fn export(&self) -> Result<(Vec<u8>, Option<LessonPosition>), LearnFailure> {
+            Ok((b"learned".to_vec(), self.position()?))
+        }
+
+        fn replace(&self, _: &[u8], position: LessonPosition) -> Result<(), LearnFailure> {
+            *self.0.lock() = Some(position);
+            Ok(())
+        }
+    }
+
+    /// Stores lessons that no node can read, which are passed over; returns the last sequence.
+    async fn teach(stream: &LessonStream, count: usize) -> u64 {
+        for _ in 0..count {
+            let sent = stream.send(Bytes::from_static(&[1])).await;
+            sent.expect("sent").await.expect("stored");
+        }
+        stream.last_sequence().await.expect("read")
+    }
+
+    async fn last_snapshot(stream: &LessonStream) -> StoredSnapshot {
+        let snapshot = stream.snapshot().await.expect("read");
+        snapshot.expect("a snapshot")
+    }
+
+    #[tokio::test]
+    async fn a_reader_notices_that_lessons_were_replaced_before_it_read_them() {
+        let Some(server) = TestServer::start() else {
+            return;
+        };
+        let settings = BackboneSettings {
+            replicas: 1,
+            ..BackboneSettings::default()
+        };
+        let context = jetstream::new(server.connect().await);
+        let subjects = Subjects::new("gp");
+        let stream = LessonStream::open(context, &subjects, &settings).await;
+        let stream = stream.expect("opened");
+        let backup = || Bytes::from_static(b"learned");
+        let first = stream.write_snapshot(backup(), 0, None).await;
+        assert!(first.expect("written"));
+        let earlier = last_snapshot(&stream).await;
+        let view = Arc::new(LessonsView::new(&settings));
+        let learned: Arc<dyn LearnedData> = Arc::new(PositionOnly::default());
+        let begin = async |position, snapshot| {
+            let (view, learned, stream) = (view.clone(), learned.clone(), stream.clone());
+            let reader = LessonReader::begin(view, learned, stream, position, snapshot);
+            reader.await.expect("begun")
+        };
+        let read = teach(&stream, 3).await;
+        let replaced = teach(&stream, 5).await;
+        // Lessons that the snapshot does not have precede its note.
+        let rest = teach(&stream, 2).await;
+        let second = stream.write_snapshot(backup(), replaced, Some(earlier));
+        assert!(second.await.expect("written"));
+        let mut behind = begin(read, earlier).await;
+        let next = behind.next().await.expect("a lesson");
+        assert_eq!(next.sequence, replaced + 1);
+        let carried_out = behind.carry_out_with(next).await;
+        let error = carried_out.expect_err("lessons are missing").to_string();
+        assert!(error.contains("were replaced by a snapshot"), "{error}");
+        assert_eq!(behind.read, read);
+        // From the snapshot on, nothing is missing.
+        let mut reader = begin(replaced, last_snapshot(&stream).await).await;
+        while reader.read < stream.last_sequence().await.expect("read") {
+            let next = reader.next().await.expect("a message");
+            reader
+                .carry_out_with(next)
+                .await
+                .expect("nothing is missing");
+        }
+        assert!(reader.read > rest);
+    }
 }

@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 
 use super::super::adopting::AdoptionRequest;
 use super::nodes::{TestNode, name, session};
-use super::server::TestServer;
 use crate::log::position::LogPosition;
 use crate::moves::ownership::SessionId;
 use crate::moves::question::{SessionAnswer, SessionQuestion, SessionRequest};
 use crate::moves::transfer::SessionTransfer;
+use crate::test_server::TestServer;
 
 /// More entries than are read in a pause of the delivery.
 const MANY: u64 = 10_000;

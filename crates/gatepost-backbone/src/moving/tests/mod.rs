@@ -2,5 +2,4 @@
 
 mod adopting;
 mod nodes;
-mod server;
 mod taking_over;

@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use super::super::adopting::{self, AdoptionRequest};
 use super::super::{ADOPTIONS_MAX, MoveContext};
-use super::server::TestServer;
 use crate::encoding;
 use crate::error::BackboneError;
 use crate::log::entry;
@@ -26,6 +25,7 @@ use crate::moves::directory::Directory;
 use crate::records::view::RecordsView;
 use crate::settings::BackboneSettings;
 use crate::shared::Shared;
+use crate::test_server::TestServer;
 
 /// Anything is allowed.
 struct AllRights;

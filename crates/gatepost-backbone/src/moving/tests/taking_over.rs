@@ -8,12 +8,12 @@ use gatepost_store::{SessionChange, SessionRow, StoreChange};
 use super::super::failed_nodes::StreamClaim;
 use super::super::taking_over::take_over;
 use super::nodes::{TestNode, name, session};
-use super::server::TestServer;
 use crate::log::position::LogPosition;
 use crate::moves::ownership::{Ownership, SessionId};
 use crate::node_epoch::NodeStreamId;
 use crate::node_stream::change;
 use crate::node_stream::message::{MessageKind, StreamMessage};
+use crate::test_server::TestServer;
 
 const FAILED: NodeStreamId = NodeStreamId { node: 9, epoch: 5 };
 

@@ -1,4 +1,4 @@
-//! A NATS server on this machine.
+//! A NATS server on this machine, for tests.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_nats::Client;
 use tempfile::TempDir;
 
-pub(super) struct TestServer {
+pub(crate) struct TestServer {
     port: u16,
     child: Child,
     _folder: TempDir,
@@ -15,7 +15,7 @@ pub(super) struct TestServer {
 
 impl TestServer {
     /// Starts it; `None` where nats-server is not installed, which the output says.
-    pub(super) fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let version = Command::new("nats-server").arg("--version").output();
         if version.is_err() {
             eprintln!("SKIPPED: nats-server is not installed here (tests/install-peers)");
@@ -41,11 +41,11 @@ impl TestServer {
         })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    pub(super) async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         for _ in 0..600 {
             if let Ok(client) = async_nats::connect(self.url()).await {
                 return client;
