@@ -101,6 +101,8 @@ pub struct Mail<'a> {
     uris: OnceCell<UriList>,
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
+    /// Whether the receiver told the envelope sender, rather than the head.
+    is_sender_given: bool,
     senders: OnceCell<Vec<Vec<u8>>>,
     recipients: OnceCell<Vec<Vec<u8>>>,
     /// Links from attached documents, which a caller found.
@@ -138,6 +140,7 @@ impl<'a> Mail<'a> {
             uris: OnceCell::new(),
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
+            is_sender_given: false,
             senders: OnceCell::new(),
             recipients: OnceCell::new(),
             attached_links: Vec::new(),
@@ -147,10 +150,13 @@ impl<'a> Mail<'a> {
     /// Sets the envelope sender, which the head need not contain; empty for a bounce.
     #[must_use]
     pub fn with_envelope_sender(self, sender: Option<&str>) -> Self {
-        if let Some(sender) = sender {
-            let _ = self.envelope_from.set(Some(sender.as_bytes().to_vec()));
+        let Some(sender) = sender else { return self };
+        let sender = Some(sender.as_bytes().to_vec());
+        Self {
+            envelope_from: OnceCell::from(sender),
+            is_sender_given: true,
+            ..self
         }
-        self
     }
 
     /// Adds links from attached documents. Has no effect on views that already exist.
@@ -263,6 +269,11 @@ impl<'a> Mail<'a> {
         self.envelope_from
             .get_or_init(|| envelope::sender(self))
             .as_deref()
+    }
+
+    /// The envelope sender, if the receiver knows it; empty for a bounce.
+    pub fn given_envelope_sender(&self) -> Option<&[u8]> {
+        self.envelope_from().filter(|_| self.is_sender_given)
     }
 
     /// Every link with its details.

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::Relay;
 use super::authentication::authentication;
+use super::gatepost::read_own_line;
 use super::received_format::{ReceivedValues, TemplateMeaning, find_format, find_uppercase_format};
 use crate::ip;
 use crate::pattern::MailPattern;
@@ -83,6 +84,9 @@ pub(super) fn read_line(line: &str) -> ReceivedLine {
     let date = patterns.date.spans(line.as_bytes()).next();
     if let Some((start, _)) = date {
         line.truncate(start);
+    }
+    if let Some(own) = read_own_line(&line) {
+        return own;
     }
     if let Some(at) = line.find(")by ") {
         line.insert(at + 1, ' ');
@@ -166,7 +170,7 @@ fn bracketed_address(line: &str) -> Option<String> {
 }
 
 /// Replaces characters that are not permitted in the form that rules match.
-fn without_odd_characters(text: &str) -> String {
+pub(super) fn without_odd_characters(text: &str) -> String {
     let is_odd = |letter: char| {
         letter.is_ascii_whitespace()
             || matches!(

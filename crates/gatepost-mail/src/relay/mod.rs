@@ -1,11 +1,12 @@
 //! The relays of a message, parsed from its `Received:` fields.
 //!
 //! Each mail server has its own format of this field. [`mod@line`] converts a field to one form,
-//! and [`received_format`] contains the known formats. This module walks the relays from the newest
+//! and [`received_format`] contains the known formats; [`gatepost`] reads this program's own. This module walks the relays from the newest
 //! to the oldest and decides how far they can be trusted: a relay outside the trusted networks may
 //! have forged all fields below its own.
 
 mod authentication;
+mod gatepost;
 mod line;
 mod received_format;
 

@@ -35,9 +35,7 @@ pub(super) fn results<'a>(
 /// RFC 8601, section 2.7.2. A bounce has no sender, so its identity is the HELO name (RFC 7208,
 /// section 2.4).
 fn spf(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Option<Authentication> {
-    let sender = senders
-        .envelope_sender()
-        .filter(|sender| !sender.is_empty());
+    let sender = senders.spf_sender().filter(|sender| !sender.is_empty());
     let of_greeting = sender.is_none();
     let result = senders.spf(of_greeting, known).ok()??;
     let identity = match sender {

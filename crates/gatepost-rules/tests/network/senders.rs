@@ -1,7 +1,7 @@
 //! SPF, DKIM, ARC, DMARC, the network a message came from, and lists by hashes: the same results as
 //! SpamAssassin's for the same messages with the same server.
 
-use gatepost_rules::RuleSet;
+use gatepost_rules::{RuleSet, ScanContext};
 
 use super::hits;
 use super::oracle::theirs;
@@ -196,6 +196,54 @@ pub(crate) fn sent_messages() -> Vec<(&'static str, String)> {
             ),
         ),
     ]
+}
+
+/// The rules that hit a message that this server received directly from `sender`.
+fn hits_from(rules: &RuleSet, sender: &str, message: &str) -> Vec<String> {
+    let context = ScanContext {
+        envelope_sender: Some(sender),
+        ..ScanContext::default()
+    };
+    let report = rules.scan(message.as_bytes(), &context);
+    report.hits.iter().map(|hit| hit.name.to_string()).collect()
+}
+
+#[test]
+fn a_client_proves_only_its_own_sender() {
+    let server = Server::start(sender_zone());
+    let (rules, problems) =
+        RuleSet::from_text("net.cf", SENDER_RULES.as_bytes(), &server.settings());
+    assert!(problems.is_empty(), "{problems:?}");
+    let received = |helo: &str, program: &str| {
+        format!(
+            "Received: from {helo} ([192.0.2.8])\r\n\tby mx.example.com ({program}) with ESMTP \
+             id AB;\r\n\tSat, 21 Nov 2026 04:00:00 +0000\r\nFrom: anna@strict.example\r\n\
+             Subject: x\r\n\r\nHello\r\n"
+        )
+    };
+    // SPF passes for author.example only, and the author's domain is another.
+    let own = hits_from(
+        &rules,
+        "x@author.example",
+        &received("h.example", "Gatepost"),
+    );
+    assert!(own.iter().any(|name| name == "SPF_PASS"), "{own:?}");
+    // A name of the client that claims a sender proves nothing for the real one, nor for a bounce.
+    for program in ["Gatepost", "Gatepost milter", "elsewhere"] {
+        for sender in ["x@strict.example", ""] {
+            let message = received("envelope-from=x@author.example", program);
+            let names = hits_from(&rules, sender, &message);
+            let is_proven = |name: &String| name == "SPF_PASS" || name == "DMARC_PASS";
+            assert!(
+                !names.iter().any(is_proven),
+                "{program} {sender}: {names:?}"
+            );
+            assert!(
+                names.iter().any(|name| name == "DMARC_REJECT"),
+                "{program} {sender}: {names:?}"
+            );
+        }
+    }
 }
 
 #[test]

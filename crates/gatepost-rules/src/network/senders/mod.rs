@@ -90,13 +90,19 @@ impl<'m, 'a> Senders<'m, 'a> {
             .collect()
     }
 
-    /// The envelope sender, if a trusted server recorded it.
+    /// The envelope sender that the server that delivered the message to us named, if it is
+    /// known: the given one without a trusted server between, otherwise the one that the trusted
+    /// server recorded.
     pub(super) fn envelope_sender(&self) -> Option<String> {
+        let is_direct = self.mail.relays().trusted.is_empty();
+        if is_direct && let Some(sender) = self.mail.given_envelope_sender() {
+            return Some(text(sender));
+        }
         if let Some(sender) = self.relay().and_then(|relay| relay.envelope_from.clone()) {
             return Some(sender.to_ascii_lowercase());
         }
         let settings = self.settings;
-        if !self.mail.relays().trusted.is_empty() && !settings.trusts_envelope_sender {
+        if !is_direct && !settings.trusts_envelope_sender {
             return None;
         }
         self.mail
@@ -106,6 +112,16 @@ impl<'m, 'a> Senders<'m, 'a> {
 
     fn envelope_domain(&self) -> Option<String> {
         domain_of(&text(&self.mail.first_of("EnvelopeFrom:addr")?))
+    }
+
+    /// The envelope sender that [`Self::spf`] has the result for. A result that a trusted server
+    /// recorded is for the sender that this server received.
+    pub(super) fn spf_sender(&self) -> Option<String> {
+        if self.noted_spf(false).is_none() {
+            return self.envelope_sender();
+        }
+        let sender = self.mail.first_of("EnvelopeFrom:addr");
+        sender.map(|address| text(&address))
     }
 
     /// The SPF result for the envelope sender, or for the HELO name.
@@ -175,7 +191,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         by_default: bool,
         known: &DnsResponses<'_, '_>,
     ) -> Result<bool, AnswerPending> {
-        let Some(sender) = self.envelope_sender().filter(|sender| !sender.is_empty()) else {
+        let Some(sender) = self.spf_sender().filter(|sender| !sender.is_empty()) else {
             return Ok(false);
         };
         let names = if by_default {
@@ -376,10 +392,11 @@ impl<'m, 'a> Senders<'m, 'a> {
         let (by_sender, by_greeting) = (self.spf(false, known), self.spf(true, known));
         let signatures = self.signatures(known)?;
         let (by_sender, by_greeting) = (by_sender?, by_greeting?);
-        let sender = self.envelope_domain().unwrap_or_else(|| author.clone());
+        // RFC 7489, section 3.1.2: the domain that SPF authenticated, and no other.
+        let sender = self.spf_sender().as_deref().and_then(domain_of);
         let mut proven = AuthenticatedDomains::default();
         if by_sender == Some(SpfResult::Pass) {
-            proven.senders.push(&sender);
+            proven.senders.extend(sender.as_deref());
         }
         if by_greeting == Some(SpfResult::Pass) {
             proven.senders.push(&relay.helo);
