@@ -38,7 +38,8 @@ pub(crate) struct ReceivedField<'a> {
     pub(crate) id: MessageId,
     /// The mail server's own name for it.
     pub(crate) queue_id: Option<&'a str>,
-    /// The recipient; with more of them the field would show hidden ones to all (section 7.2).
+    /// The recipient; with more of them the field would show hidden ones to all (section 7.2). It
+    /// is optional, and omitted unless it is plain.
     pub(crate) recipient: Option<&'a str>,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for ReceivedField<'_> {
             Some(queue_id) => formatter.write_str(&word(queue_id))?,
             None => write!(formatter, "{id}")?,
         }
-        if let Some(recipient) = self.recipient {
+        if let Some(recipient) = self.recipient.filter(|address| is_plain_address(address)) {
             write!(formatter, "\r\n\tfor <{recipient}>")?;
         }
         let time = OffsetDateTime::from(id.time());
@@ -72,14 +73,24 @@ impl fmt::Display for ReceivedField<'_> {
 }
 
 /// The name that a peer gave, as one word that cannot be confused with another part of the field.
+///
+/// Only characters of host names, address literals and message ids remain. Programs that read the
+/// field search all of it for words such as `envelope-from=`, so that these must not come from the
+/// peer; another character becomes `?`, which shows that the name is not valid.
 pub(crate) fn word(text: &str) -> String {
-    let is_apart = |character: char| {
-        character.is_control() || character.is_whitespace() || "()<>;".contains(character)
-    };
-    match text.replace(is_apart, "") {
-        empty if empty.is_empty() => "unknown".to_owned(),
-        word => word,
+    let is_apart =
+        |character: char| !(character.is_ascii_alphanumeric() || ".-_:[]".contains(character));
+    match text.trim() {
+        "" => "unknown".to_owned(),
+        name => name.replace(is_apart, "?"),
     }
+}
+
+/// Whether a recipient's address cannot be confused with another part of the field: a quoted local
+/// part can contain any text, and one with `=` a parameter.
+fn is_plain_address(address: &str) -> bool {
+    let is_plain = |character: char| character.is_alphanumeric() || "@.-_+".contains(character);
+    address.chars().all(is_plain)
 }
 
 #[cfg(test)]
@@ -103,7 +114,7 @@ mod tests {
         let (from, rest) = field.split_once("\r\n").expect("folded");
         assert_eq!(
             from,
-            "Received: from [192.0.2.1]far.example[192.0.2.2]byus ([192.0.2.3])"
+            "Received: from [192.0.2.1]?far.example?[192.0.2.2]????by?us? ([192.0.2.3])"
         );
         let by = format!(
             "\tby mx.example (Gatepost) with ESMTP id {id}\r\n\tfor <anna@example.org>;\r\n\t"
@@ -117,6 +128,22 @@ mod tests {
         };
         let field = nameless.to_string();
         assert!(field.contains(" from unknown ("), "{field}");
-        assert!(field.contains(" id Q1;\r\n\t"), "{field}");
+        assert!(field.contains(" id Q1?;\r\n\t"), "{field}");
+        for recipient in [
+            "\"anna with ESMTPA y\"@example.org",
+            "envelope-from=x@example.org",
+        ] {
+            let forged = ReceivedField {
+                helo: Some("envelope-from=x@example.org"),
+                recipient: Some(recipient),
+                ..received
+            };
+            let field = forged.to_string();
+            assert!(
+                field.contains(" from envelope-from?x?example.org ("),
+                "{field}"
+            );
+            assert!(!field.contains("for <"), "{field}");
+        }
     }
 }
