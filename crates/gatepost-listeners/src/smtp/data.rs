@@ -172,18 +172,41 @@ pub(super) fn check_lines(message: &[u8], line_max: usize) -> Result<(), SmtpRep
     Ok(())
 }
 
-/// The number of Received fields in the header of a message: each hop adds one, a loop adds many.
-pub(super) fn received_fields(message: &[u8]) -> usize {
-    let mut count = 0;
+/// The numbers of a message's header fields.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct FieldCounts {
+    /// All fields, up to the first line that is none.
+    pub(super) all: usize,
+    /// The Received fields: each hop adds one, a loop adds many.
+    pub(super) received: usize,
+}
+
+/// Counts the header fields of a message.
+pub(super) fn count_fields(message: &[u8]) -> FieldCounts {
+    let mut counts = FieldCounts::default();
+    let mut is_head = true;
     let mut rest = message;
     while !rest.is_empty() && !rest.starts_with(b"\r\n") {
-        let is_received = rest
-            .get(..9)
-            .is_some_and(|start| start.eq_ignore_ascii_case(b"Received:"));
-        count += usize::from(is_received);
-        rest = memchr(b'\n', rest).map_or(&[], |end| &rest[end + 1..]);
+        let end = memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+        let (line, remainder) = rest.split_at(end);
+        if !matches!(line.first(), Some(b' ' | b'\t')) {
+            is_head &= is_field(line);
+            counts.all += usize::from(is_head);
+            let is_received = line
+                .get(..9)
+                .is_some_and(|start| start.eq_ignore_ascii_case(b"Received:"));
+            counts.received += usize::from(is_received);
+        }
+        rest = remainder;
     }
-    count
+    counts
+}
+
+/// RFC 5322, section 2.2: a name of printable characters, and a colon.
+fn is_field(line: &[u8]) -> bool {
+    let name = memchr(b':', line).and_then(|colon| line.get(..colon));
+    let name = name.unwrap_or_default().trim_ascii_end();
+    !name.is_empty() && name.iter().all(u8::is_ascii_graphic)
 }
 
 #[cfg(test)]
@@ -260,11 +283,17 @@ mod tests {
     }
 
     #[test]
-    fn received_fields_of_the_head_are_counted() {
+    fn fields_of_the_head_are_counted() {
         let message = b"Received: a\r\nReceived: b\r\n c\r\nSubject: x\r\nreceived: d\r\n\r\n\
             Received: no\r\n";
-        assert_eq!(received_fields(message), 3);
-        assert_eq!(received_fields(b""), 0);
+        let counts = |all, received| FieldCounts { all, received };
+        assert_eq!(count_fields(message), counts(4, 3));
+        assert_eq!(count_fields(b""), counts(0, 0));
+        assert_eq!(
+            count_fields(b"a log of lines\r\nat 10:30\r\n"),
+            counts(0, 0)
+        );
+        assert_eq!(count_fields(b"A: b"), counts(1, 0));
     }
 
     proptest! {

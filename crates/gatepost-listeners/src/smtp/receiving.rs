@@ -137,11 +137,12 @@ impl SmtpConnection<'_> {
         received: Result<Vec<u8>, SmtpReply>,
     ) -> io::Result<()> {
         let transaction = session.take_transaction();
-        let received_max = self.context.settings.received_max;
         let refusal = match received {
             Err(refusal) => refusal,
-            Ok(body) if data::received_fields(&body) > received_max => replies::LOOP,
-            Ok(body) => match session.check_from(&body) {
+            Ok(body) => match self
+                .check_fields(&body)
+                .and_then(|()| session.check_from(&body))
+            {
                 Err(refusal) => refusal,
                 Ok(()) => return delivery::deliver(self, session, transaction, body).await,
             },
@@ -152,6 +153,19 @@ impl SmtpConnection<'_> {
         };
         for _ in 0..replies {
             self.push_reply(&refusal);
+        }
+        Ok(())
+    }
+
+    /// Whether the message is refused for the number of its header fields.
+    fn check_fields(&self, message: &[u8]) -> Result<(), SmtpReply> {
+        let settings = &self.context.settings;
+        let counts = data::count_fields(message);
+        if counts.received > settings.received_max {
+            return Err(replies::LOOP);
+        }
+        if counts.all > settings.header_fields_max {
+            return Err(replies::TOO_MANY_FIELDS);
         }
         Ok(())
     }

@@ -123,5 +123,7 @@ pub(super) const TOO_EARLY: SmtpReply = SmtpReply::new(
     "5.5.0",
     "commands came before the greeting; closing the connection",
 );
+pub(super) const TOO_MANY_FIELDS: SmtpReply =
+    SmtpReply::new(554, "5.6.0", "the message has too many header fields");
 pub(super) const UNKNOWN_PARAMETER: SmtpReply =
     SmtpReply::new(555, "5.5.4", "a parameter is not supported");

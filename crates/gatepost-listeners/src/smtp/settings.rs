@@ -81,6 +81,8 @@ pub struct SmtpSettings {
     pub line_max: ByteSize,
     /// The maximum number of Received fields of a message; more are a loop.
     pub received_max: usize,
+    /// The maximum number of header fields of a message.
+    pub header_fields_max: usize,
     /// The number of protocol errors after which a connection is closed. Refused messages do not
     /// count.
     pub errors_max: usize,
@@ -129,6 +131,7 @@ impl Default for SmtpSettings {
             command_max: ByteSize::kibibytes(16),
             line_max: ByteSize::kibibytes(100),
             received_max: 100,
+            header_fields_max: 10_000,
             errors_max: 20,
             errors_before_hello_max: 3,
             connections_max: 1_000,

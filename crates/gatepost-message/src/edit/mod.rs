@@ -15,6 +15,7 @@ use crate::{Format, Message};
 
 mod field;
 mod head;
+mod occurrences;
 
 pub use field::{EditedField, MalformedField};
 use head::EditableHead;
@@ -209,6 +210,35 @@ mod tests {
             edited(MAIL, &[second]),
             "X-A: one\r\nSubject: hello\r\n there\r\nX-A: second\r\n\r\nbody\r\n"
         );
+    }
+
+    /// The places are collected after some edits; the result must not depend on it.
+    #[test]
+    fn many_edits_have_the_same_effect_as_few() {
+        let name = |turn: u32| if turn.is_multiple_of(2) { "X-A" } else { "x-b" };
+        let additions = (0..60).flat_map(|turn| {
+            let field = field(name(turn), &turn.to_string());
+            [Edit::PrependField(field.clone()), Edit::AppendField(field)]
+        });
+        let changes = (0..60).flat_map(|turn| {
+            [
+                Edit::ReplaceField {
+                    field: field("X-A", "replaced"),
+                    occurrence: turn % 5 + 1,
+                },
+                Edit::RemoveField {
+                    name: name(turn).to_uppercase(),
+                    occurrence: turn % 7 + 1,
+                },
+            ]
+        });
+        let edits: Vec<Edit> = additions.chain(changes).collect();
+        let whole = edited(MAIL, &edits);
+        let one_by_one = edits.iter().fold(MAIL.to_owned(), |mail, edit| {
+            edited(&mail, std::slice::from_ref(edit))
+        });
+        assert_eq!(whole, one_by_one);
+        assert!(whole.contains("replaced"), "{whole}");
     }
 
     #[test]
