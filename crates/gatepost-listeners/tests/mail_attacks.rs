@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -291,4 +291,47 @@ async fn unfinished_mails_of_one_address_leave_room_for_others() {
         assert!(said.contains(" accepted\r\n"), "{said}");
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recipients_count_against_the_memory_of_unfinished_mails() {
+    let fixture = Fixture::new();
+    let context = SmtpContext::new(
+        SmtpSettings::default(),
+        "gate.example",
+        fixture.gateway.clone(),
+        &SharedLimits {
+            in_flight: InFlight::new(&InFlightSettings {
+                bytes_max: ByteSize::mebibytes(1),
+            }),
+            ..SharedLimits::default()
+        },
+    );
+    let address = fixture.serve_smtp(context);
+    let (accepted, refusal) = blocking(move || {
+        let mut stream = connect(address);
+        let mut replies = BufReader::new(stream.try_clone().expect("TCP")).lines();
+        let mut reply = move || replies.next().expect("a reply").expect("text");
+        stream
+            .write_all(b"EHLO x\r\nMAIL FROM:<a@b.example>\r\n")
+            .expect("sent");
+        while !reply().starts_with("250 2.0.0 ") {}
+        let recipient = format!(
+            "RCPT TO:<alarms@localhost> ORCPT=rfc822;{}\r\n",
+            "x".repeat(400)
+        );
+        let mut accepted = 0;
+        loop {
+            stream.write_all(recipient.as_bytes()).expect("sent");
+            let said = reply();
+            if !said.starts_with("250 ") {
+                return (accepted, said);
+            }
+            accepted += 1;
+        }
+    })
+    .await;
+    // Half of the budget, at 800 bytes and more each.
+    assert!((100..700).contains(&accepted), "{accepted} recipients");
+    assert!(refusal.starts_with("452 4.3.1 "), "{refusal}");
 }

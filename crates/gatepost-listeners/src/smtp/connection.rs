@@ -48,7 +48,7 @@ pub(super) async fn serve(
         skips_line: false,
         output: Vec::new(),
         errors: 0,
-        chunks_lease: None,
+        lease: None,
         relay: None,
     };
     let mut session = connection.session(peer, anonymous);
@@ -117,8 +117,8 @@ pub(super) struct SmtpConnection<'a> {
     /// Replies that are not yet written.
     output: Vec<u8>,
     errors: usize,
-    /// The part of the process's budget that the chunks of an unfinished message use.
-    pub(super) chunks_lease: Option<InFlightLease>,
+    /// The part of the process's budget that the unfinished transaction uses.
+    lease: Option<InFlightLease>,
     /// The transaction at the next hop, parallel to the client's.
     pub(super) relay: Option<Box<HopTransaction>>,
 }
@@ -250,19 +250,22 @@ impl<'a> SmtpConnection<'a> {
                 self.answer(&reply);
                 self.data(session).await?;
             }
-            CommandOutcome::Chunk {
-                size,
-                last,
-                refusal,
-            } => self.chunk(session, size, last, refusal).await?,
+            CommandOutcome::Chunk(chunk) => self.chunk(session, chunk).await?,
         }
         if session.transaction().is_none() {
-            self.chunks_lease = None;
+            self.lease = None;
             if let Some(relay) = self.relay.take() {
                 relay.end().await;
             }
         }
         Ok(None)
+    }
+
+    /// Whether the process's budget has room for this many bytes of the client's transaction.
+    pub(super) fn has_room(&mut self, client: Peer, bytes: u64) -> bool {
+        let in_flight = &self.context.limits.in_flight;
+        let lease = self.lease.get_or_insert_with(|| in_flight.lease(client));
+        lease.reserve(bytes).is_ok()
     }
 
     /// Records an offence of the peer.

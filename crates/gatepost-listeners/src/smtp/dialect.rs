@@ -70,6 +70,14 @@ impl Dialect {
         }
     }
 
+    /// The number of replies to a message for so many recipients (RFC 2033, section 4.2).
+    pub(super) fn replies_for(self, recipients: usize) -> usize {
+        match self {
+            Self::Smtp => 1,
+            Self::Lmtp => recipients.max(1),
+        }
+    }
+
     pub(super) const fn help(self) -> &'static str {
         match self {
             Self::Smtp => "commands: EHLO HELO MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT",

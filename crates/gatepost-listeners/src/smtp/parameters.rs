@@ -24,13 +24,17 @@ pub(super) struct MailCommand {
 const ENVID_BYTES_MAX: usize = 100;
 const ORCPT_BYTES_MAX: usize = 500;
 
-/// The parameters after the sender.
+/// The parameters after the sender, each at most once (RFC 3461, section 4).
 pub(super) fn of_mail(from: Option<Mailbox>, text: &str) -> Result<MailCommand, SmtpReply> {
     let mut command = MailCommand {
         from,
         ..MailCommand::default()
     };
+    let mut seen = Vec::new();
     for (name, value) in pairs(text) {
+        if seen.contains(&name) {
+            return Err(BAD_PARAMETER);
+        }
         match (name.as_str(), value) {
             ("SIZE", Some(text)) => command.size = Some(size(text)?),
             ("BODY", Some(body)) => command.body = body_of(body)?,
@@ -52,14 +56,19 @@ pub(super) fn of_mail(from: Option<Mailbox>, text: &str) -> Result<MailCommand, 
             }
             _ => return Err(UNKNOWN_PARAMETER),
         }
+        seen.push(name);
     }
     Ok(command)
 }
 
-/// The parameters after a recipient.
+/// The parameters after a recipient, each at most once (RFC 3461, section 4).
 pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, SmtpReply> {
     let mut dsn = Vec::new();
+    let mut seen = Vec::new();
     for (name, value) in pairs(text) {
+        if seen.contains(&name) {
+            return Err(BAD_PARAMETER);
+        }
         match (name.as_str(), value) {
             ("NOTIFY", Some(conditions)) if are_conditions(conditions) => {
                 dsn.push(format!("NOTIFY={conditions}"));
@@ -70,6 +79,7 @@ pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, SmtpReply> {
             ("NOTIFY" | "ORCPT", _) => return Err(BAD_PARAMETER),
             _ => return Err(UNKNOWN_PARAMETER),
         }
+        seen.push(name);
     }
     Ok(dsn)
 }
@@ -92,14 +102,18 @@ fn body_of(text: &str) -> Result<BodyEncoding, SmtpReply> {
     }
 }
 
-/// RFC 3461, section 4.1: NEVER alone, or a list of the others.
+/// RFC 3461, section 4.1: NEVER alone, or a list of the others, each of them once.
 fn are_conditions(text: &str) -> bool {
-    let is_one = |word: &str| {
-        ["SUCCESS", "FAILURE", "DELAY"]
+    let conditions = ["SUCCESS", "FAILURE", "DELAY"];
+    let mut seen = [false; 3];
+    let mut is_new = |word: &str| {
+        let found = conditions
             .iter()
-            .any(|it| it.eq_ignore_ascii_case(word))
+            .position(|it| it.eq_ignore_ascii_case(word));
+        let seen = found.and_then(|place| seen.get_mut(place));
+        seen.is_some_and(|seen| !std::mem::replace(seen, true))
     };
-    text.eq_ignore_ascii_case("NEVER") || text.split(',').all(is_one)
+    text.eq_ignore_ascii_case("NEVER") || text.split(',').all(&mut is_new)
 }
 
 /// RFC 3461, section 4.2: an address type and the address as xtext.
@@ -161,6 +175,8 @@ mod tests {
             "ENVID=a+2",
             "ENVID=",
             "SMTPUTF8=1",
+            "SIZE=1 size=1",
+            "RET=FULL RET=HDRS",
         ] {
             assert_eq!(of_mail(None, wrong), Err(BAD_PARAMETER), "{wrong}");
         }
@@ -178,6 +194,9 @@ mod tests {
             "ORCPT=a@b",
             "ORCPT=;a",
             "NOTIFY",
+            "NOTIFY=DELAY,delay",
+            "NOTIFY=DELAY Notify=SUCCESS",
+            "ORCPT=rfc822;a ORCPT=rfc822;b",
         ] {
             assert_eq!(of_rcpt(wrong), Err(BAD_PARAMETER), "{wrong}");
         }

@@ -7,22 +7,19 @@ use bytes::Buf;
 use super::connection::SmtpConnection;
 use super::data::{self, DataProgress, DataReceiver};
 use super::delivery;
-use super::dialect::Dialect;
 use super::recipients::Destination;
 use super::replies;
 use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
-use super::transaction::Recipient;
+use super::transaction::{Chunk, Recipient, Transaction};
 use crate::forward::{BodyEncoding, HopError, HopTransaction, RelayClient, RelayMail, RelayStart};
-use crate::in_flight::InFlightLease;
 
 impl SmtpConnection<'_> {
     /// Receives a message after DATA, has it judged, and sends the replies that end the
     /// transaction.
     pub(super) async fn data(&mut self, session: &mut SmtpSession<'_>) -> io::Result<()> {
-        // The lease is held until the message is delivered.
-        let mut lease = self.context.limits.in_flight.lease(session.peer());
-        let received = self.receive(&mut lease).await?;
+        // The connection holds the reservation until the message is delivered.
+        let received = self.receive(session).await?;
         self.end_of_message(session, received).await
     }
 
@@ -30,13 +27,14 @@ impl SmtpConnection<'_> {
     /// refused.
     async fn receive(
         &mut self,
-        lease: &mut InFlightLease,
+        session: &SmtpSession<'_>,
     ) -> io::Result<Result<Vec<u8>, SmtpReply>> {
         let settings = &self.context.settings;
         let mut receiver = DataReceiver::new(
             settings.message_max.as_usize(),
             settings.line_max.as_usize(),
         );
+        let before = session.transaction().map_or(0, Transaction::held_bytes);
         let mut arrival = self.begin_message();
         loop {
             match receiver.receive(&self.input) {
@@ -47,7 +45,7 @@ impl SmtpConnection<'_> {
                 DataProgress::More if self.input.is_empty() => {}
                 DataProgress::More => {
                     self.input.clear();
-                    if lease.reserve(receiver.held_bytes()).is_err() {
+                    if !self.has_room(session.peer(), before + receiver.held_bytes()) {
                         receiver.refuse(replies::NO_ROOM);
                     }
                     self.acknowledge_now();
@@ -62,10 +60,14 @@ impl SmtpConnection<'_> {
     pub(super) async fn chunk(
         &mut self,
         session: &mut SmtpSession<'_>,
-        size: u64,
-        last: bool,
-        mut refusal: Option<SmtpReply>,
+        chunk: Chunk,
     ) -> io::Result<()> {
+        let Chunk {
+            size,
+            last,
+            mut refusal,
+            replies,
+        } = chunk;
         let mut arrival = self.begin_message();
         let mut left = size;
         while left > 0 {
@@ -80,12 +82,8 @@ impl SmtpConnection<'_> {
                 && let Some(chunks) = session.chunks()
             {
                 chunks.extend_from_slice(&self.input[..count]);
-                let held = chunks.len() as u64;
-                let in_flight = &self.context.limits.in_flight;
-                let lease = self
-                    .chunks_lease
-                    .get_or_insert_with(|| in_flight.lease(session.peer()));
-                if lease.reserve(held).is_err() {
+                let held = session.transaction().map_or(0, Transaction::held_bytes);
+                if !self.has_room(session.peer(), held) {
                     // RFC 3030, section 2: after a failed chunk the transaction is over.
                     session.take_transaction();
                     refusal = Some(replies::NO_ROOM);
@@ -96,6 +94,10 @@ impl SmtpConnection<'_> {
         }
         if let Some(refusal) = refusal {
             self.answer(&refusal);
+            // The further ones of LMTP report the same error.
+            for _ in 1..replies {
+                self.push_reply(&refusal);
+            }
             return Ok(());
         }
         let message = session.chunks();
@@ -147,11 +149,7 @@ impl SmtpConnection<'_> {
                 Ok(()) => return delivery::deliver(self, session, transaction, body).await,
             },
         };
-        let replies = match self.context.dialect {
-            Dialect::Smtp => 1,
-            Dialect::Lmtp => transaction.to.len(),
-        };
-        for _ in 0..replies {
+        for _ in 0..self.context.dialect.replies_for(transaction.to.len()) {
             self.push_reply(&refusal);
         }
         Ok(())
@@ -170,12 +168,17 @@ impl SmtpConnection<'_> {
         Ok(())
     }
 
-    /// Checks whether the next hop or the recipient's mailbox accepts mail for a recipient.
+    /// Checks whether there is memory for a recipient, and whether the next hop or the recipient's
+    /// mailbox accepts its mail.
     pub(super) async fn verify_recipient(
         &mut self,
         session: &mut SmtpSession<'_>,
         recipient: Recipient,
     ) -> SmtpReply {
+        let held = session.transaction().map_or(0, Transaction::held_bytes);
+        if !self.has_room(session.peer(), held + recipient.held_bytes()) {
+            return replies::NO_ROOM;
+        }
         match &recipient.destination {
             Destination::Topic(_) => session.accept(recipient),
             // RFC 5321, section 3.3: a recipient that does not exist is refused at RCPT, or the

@@ -6,7 +6,7 @@ use super::super::recipients::{ClientTrust, Destination};
 use super::super::replies;
 use super::super::reply::SmtpReply;
 use super::super::senders;
-use super::super::transaction::{CommandOutcome, Recipient, Transaction};
+use super::super::transaction::{Chunk, CommandOutcome, Recipient, Transaction};
 use super::SmtpSession;
 
 /// A refused chunk of up to this many times `message_max` is read to its end. A larger one is
@@ -87,12 +87,7 @@ impl SmtpSession<'_> {
             destination,
             dsn,
         };
-        match recipient.destination {
-            Destination::Topic(_) => CommandOutcome::Reply(self.accept(recipient)),
-            Destination::Mailbox(_) | Destination::Forward(_) => {
-                CommandOutcome::Ask(Box::new(recipient))
-            }
-        }
+        CommandOutcome::Ask(Box::new(recipient))
     }
 
     /// Whether the client may send this message, by its From field.
@@ -108,6 +103,7 @@ impl SmtpSession<'_> {
     /// Adds a recipient that was verified.
     pub(in super::super) fn accept(&mut self, recipient: Recipient) -> SmtpReply {
         if let Some(transaction) = &mut self.transaction {
+            transaction.recipient_bytes += recipient.held_bytes();
             transaction.to.push(recipient);
         }
         replies::OK
@@ -140,6 +136,10 @@ impl SmtpSession<'_> {
         if size > read_max {
             return CommandOutcome::EndDiscarding(replies::MESSAGE_TOO_LARGE, read_max);
         }
+        let replies = match &self.transaction {
+            Some(transaction) if last => self.dialect.replies_for(transaction.to.len()),
+            _ => 1,
+        };
         let refusal = match &self.transaction {
             None => Some(replies::MAIL_FIRST),
             Some(transaction) if transaction.to.is_empty() => Some(replies::RCPT_FIRST),
@@ -153,10 +153,11 @@ impl SmtpSession<'_> {
             // RFC 3030, section 2: after a failed chunk the transaction is over.
             self.transaction = None;
         }
-        CommandOutcome::Chunk {
+        CommandOutcome::Chunk(Chunk {
             size,
             last,
             refusal,
-        }
+            replies,
+        })
     }
 }
