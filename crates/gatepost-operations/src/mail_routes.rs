@@ -39,6 +39,10 @@ pub trait MailRoutes: Send + Sync {
     /// The present destination of mail for this recipient, or the reason why there is none.
     fn destination(&self, envelope: &Envelope, recipient: &str) -> Result<MailDestination, String>;
 
+    /// Whether mail for this recipient is the user's: it would be in the user's mailbox, or the
+    /// address is the user's by its local part or as a whole.
+    fn is_recipient(&self, envelope: &Envelope, recipient: &str, user: &str) -> bool;
+
     /// Sends a mail to the next hops of its recipients.
     fn forward(&self, mail: OutgoingMail) -> Forwarding<'_>;
 

@@ -5,7 +5,7 @@
 //! the cluster's quarantine.
 
 use bytes::Bytes;
-use gatepost_message::MessageId;
+use gatepost_message::{Envelope, MessageId};
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
@@ -145,10 +145,14 @@ impl Store {
     /// The journal entries of quarantined mail for one of these recipients, oldest first.
     pub fn quarantine_of(
         &self,
-        is_theirs: impl Fn(&str) -> bool,
+        is_theirs: impl Fn(&Envelope, &str) -> bool,
     ) -> Result<Vec<JournalEntry>, StoreError> {
         let mut entries = self.quarantine(i64::MAX as usize)?;
-        entries.retain(|entry| entry.envelope.recipients.iter().any(|it| is_theirs(it)));
+        entries.retain(|entry| {
+            let envelope = &entry.envelope;
+            let mut recipients = envelope.recipients.iter();
+            recipients.any(|recipient| is_theirs(envelope, recipient))
+        });
         entries.reverse();
         Ok(entries)
     }

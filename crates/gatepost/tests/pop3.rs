@@ -14,13 +14,16 @@ fn gateway(folder: &Path) -> Gateway {
 fn gateway_with(folder: &Path, more: &str) -> Gateway {
     let settings = r#"
 rules.paths = []
-listeners.smtp.domains = ["people.example"]
+listeners.smtp.domains = ["people.example", "other.example"]
 [[listeners.smtp.routes]]
 recipients = "*@people.example"
 mailbox = "{user}"
+[[listeners.smtp.routes]]
+recipients = "*@other.example"
+topic = "others/{user}"
 [[scope]]
 path = "/strict"
-recipients = ["*+odd@people.example"]
+recipients = ["*+odd@people.example", "*+odd@other.example"]
 run = ["/odd"]
 "#;
     let procedures = folder.join("procedures");
@@ -188,6 +191,7 @@ fn a_quarantine_is_a_maildrop_to_look_at() {
     let gateway = gateway(folder.path());
     send(&gateway, "anna+odd@people.example", "odd one");
     send(&gateway, "bert+odd@people.example", "not hers");
+    send(&gateway, "anna+odd@other.example", "another anna's");
     let said = poplib(
         &gateway,
         r"

@@ -190,7 +190,8 @@ impl Pop3Connection<'_> {
             }
         };
         let store = self.context.store.clone();
-        let opened = blocking(move || Maildrop::open(store, &user, kind)).await;
+        let routes = self.context.routes.clone();
+        let opened = blocking(move || Maildrop::open(store, &user, kind, routes.as_deref())).await;
         match opened {
             Ok(maildrop) => Some((maildrop, taken)),
             Err(error) => {

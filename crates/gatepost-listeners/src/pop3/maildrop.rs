@@ -5,7 +5,8 @@
 //! is released or deleted by other means.
 
 use bytes::Bytes;
-use gatepost_message::MessageId;
+use gatepost_message::{Envelope, MessageId};
+use gatepost_operations::MailRoutes;
 use gatepost_store::{Store, StoreError};
 
 /// The suffix of a user's name that selects the maildrop of quarantined mail.
@@ -49,15 +50,21 @@ pub(super) struct MaildropSource {
 }
 
 impl Maildrop {
-    /// Lists the messages; waits for the disk.
-    pub(super) fn open(store: Store, user: &str, kind: MaildropKind) -> Result<Self, StoreError> {
+    /// Lists the messages; waits for the disk. The routes decide which quarantined mail is the
+    /// user's.
+    pub(super) fn open(
+        store: Store,
+        user: &str,
+        kind: MaildropKind,
+        routes: Option<&dyn MailRoutes>,
+    ) -> Result<Self, StoreError> {
         let entries = match kind {
             MaildropKind::Mailbox => store
                 .mailbox(user)?
                 .into_iter()
                 .map(|entry| (entry.id, entry.size))
                 .collect(),
-            MaildropKind::Quarantine => quarantined(&store, user)?,
+            MaildropKind::Quarantine => quarantined(&store, user, routes)?,
         };
         let entry = |(id, size)| MaildropEntry {
             id,
@@ -142,9 +149,18 @@ impl MaildropSource {
     }
 }
 
-fn quarantined(store: &Store, user: &str) -> Result<Vec<(MessageId, u64)>, StoreError> {
+fn quarantined(
+    store: &Store,
+    user: &str,
+    routes: Option<&dyn MailRoutes>,
+) -> Result<Vec<(MessageId, u64)>, StoreError> {
+    // Without routes, only a name that is the whole address tells whose mail it is.
+    let is_theirs = |envelope: &Envelope, recipient: &str| match routes {
+        Some(routes) => routes.is_recipient(envelope, recipient, user),
+        None => recipient.eq_ignore_ascii_case(user),
+    };
     let mut entries = Vec::new();
-    for story in store.quarantine_of(|recipient| is_for(recipient, user))? {
+    for story in store.quarantine_of(is_theirs)? {
         if let Some(size) = store.quarantined_size(story.id)? {
             entries.push((story.id, size));
         }
@@ -152,29 +168,12 @@ fn quarantined(store: &Store, user: &str) -> Result<Vec<(MessageId, u64)>, Store
     Ok(entries)
 }
 
-/// Whether mail to this recipient is the user's: `anna@host` and `anna+detail@host` are anna's, as
-/// is an address that is the user's name.
-fn is_for(recipient: &str, user: &str) -> bool {
-    let (local, _) = recipient.rsplit_once('@').unwrap_or((recipient, ""));
-    let (name, _) = local.split_once('+').unwrap_or((local, ""));
-    name.eq_ignore_ascii_case(user) || recipient.eq_ignore_ascii_case(user)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn mail_belongs_to_the_user_that_it_is_addressed_to() {
-        for (recipient, expected) in [
-            ("anna@example.org", true),
-            ("Anna+lists@example.org", true),
-            ("annabel@example.org", false),
-            ("otto+anna@example.org", false),
-            ("anna", true),
-        ] {
-            assert_eq!(is_for(recipient, "anna"), expected, "{recipient}");
-        }
+    fn a_suffix_of_the_name_requests_the_quarantine() {
         assert_eq!(
             user_and_maildrop("anna+quarantine"),
             ("anna", MaildropKind::Quarantine)

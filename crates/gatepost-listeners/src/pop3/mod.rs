@@ -13,6 +13,7 @@ mod settings;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use gatepost_operations::MailRoutes;
 use gatepost_store::{MailboxClaim, Store, StoreError};
 use gatepost_tasks::Task;
 use gatepost_users::ListenerAuth;
@@ -40,6 +41,8 @@ pub struct Pop3Context {
     store: Store,
     auth: ListenerAuth,
     tls: Option<ServerTls>,
+    /// The routes of mail, which tell whose mail is in quarantine.
+    routes: Option<Arc<dyn MailRoutes>>,
     limits: ClientLimits,
     /// The open maildrops: one client has each exclusively (RFC 1939, section 4).
     open: Arc<Mutex<HashSet<(String, MaildropKind)>>>,
@@ -64,7 +67,17 @@ impl Pop3Context {
             store,
             auth,
             tls,
+            routes: None,
             open: Arc::default(),
+        }
+    }
+
+    /// Decides by these routes whose mail is in quarantine.
+    #[must_use]
+    pub fn with_routes(self, routes: Arc<dyn MailRoutes>) -> Self {
+        Self {
+            routes: Some(routes),
+            ..self
         }
     }
 

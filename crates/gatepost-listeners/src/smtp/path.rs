@@ -17,6 +17,12 @@ impl Mailbox {
         &self.address[..self.at]
     }
 
+    /// The local part without a detail after `+`.
+    pub(super) fn user(&self) -> &str {
+        let local = self.local();
+        local.split_once('+').map_or(local, |(user, _)| user)
+    }
+
     /// Whether the sender names hosts that the mail is to pass beyond this one: by a source route
     /// (`@one,@two:`), or by `%`, `!` or `@` in the local part, quoted or not, which many servers
     /// still follow.

@@ -87,10 +87,7 @@ impl Recipients {
         to: &Mailbox,
         client: ClientTrust,
     ) -> Result<Destination, SmtpReply> {
-        let route = self
-            .routes
-            .iter()
-            .find(|(route, _)| matches(&route.recipients, &to.address));
+        let route = self.route_of(to);
         let is_forwarded = route.is_some_and(|(_, next_hop)| next_hop.is_some());
         let is_ours = self.is_local(to.domain(), client.connected_to);
         let may_relay = client.has_logged_in && is_forwarded;
@@ -111,12 +108,32 @@ impl Recipients {
 
     /// The mailbox that a route maps this address to.
     pub(super) fn mailbox_of(&self, address: &Mailbox) -> Option<Destination> {
-        let mut routes = self.routes.iter();
-        let (route, _) = routes.find(|(route, _)| matches(&route.recipients, &address.address))?;
+        let (route, _) = self.route_of(address)?;
         match &route.to {
             RouteTarget::Mailbox(template) => mailbox(template, address).ok(),
             RouteTarget::Topic(_) | RouteTarget::Forward(_) => None,
         }
+    }
+
+    /// The first route that matches this address.
+    fn route_of(&self, address: &Mailbox) -> Option<&(RecipientRoute, Option<Arc<NextHop>>)> {
+        let mut routes = self.routes.iter();
+        routes.find(|(route, _)| matches(&route.recipients, &address.address))
+    }
+
+    /// Whether mail to this address is the user's. A route decides it if there is one; otherwise
+    /// the name does, in the domains that the settings list: in another domain the same name may
+    /// be another person. A user's name may also be the whole address.
+    pub(super) fn are_for(&self, user: &str, address: &Mailbox) -> bool {
+        let is_same = |name: &str| name.to_lowercase() == user.to_lowercase();
+        if is_same(&address.address) {
+            return true;
+        }
+        if self.route_of(address).is_some() {
+            let mailbox = self.mailbox_of(address);
+            return matches!(mailbox, Some(Destination::Mailbox(owner)) if is_same(&owner));
+        }
+        is_same(address.user()) && self.has_domain(address.domain())
     }
 
     /// Whether the settings list this domain as local.
@@ -278,6 +295,49 @@ mod tests {
                 Ok(expected.to_owned()),
                 "{address}"
             );
+        }
+    }
+
+    #[test]
+    fn mail_belongs_to_the_user_that_it_would_be_delivered_to() {
+        let route = |recipients: &str, to: RouteTarget| RecipientRoute {
+            recipients: recipients.to_owned(),
+            to,
+        };
+        let next_hop: NextHop = "smtp://127.0.0.1:10026".parse().expect("a next hop");
+        let settings = SmtpSettings {
+            domains: vec!["example.org".to_owned(), "*".to_owned()],
+            routes: vec![
+                route("sales@example.org", RouteTarget::Mailbox("otto".to_owned())),
+                route("door@example.org", RouteTarget::Topic("door".to_owned())),
+                route(
+                    "*@people.example",
+                    RouteTarget::Mailbox("{user}".to_owned()),
+                ),
+                route("*@next.example", RouteTarget::Forward(next_hop)),
+            ],
+            ..SmtpSettings::default()
+        };
+        let recipients = Recipients::new(&settings, "gate.example.org");
+        for (user, address, expected) in [
+            ("anna", "anna@example.org", true),
+            ("anna", "Anna+lists@example.org", true),
+            ("anna", "annabel@example.org", false),
+            ("anna", "otto+anna@example.org", false),
+            ("anna", "anna@gate.example.org", true),
+            ("anna", "anna@elsewhere.example", false),
+            ("anna@elsewhere.example", "Anna@elsewhere.example", true),
+            ("anna", "anna+x@people.example", true),
+            ("anna", "anna@next.example", false),
+            ("anna@next.example", "anna@next.example", true),
+            ("otto", "sales@example.org", true),
+            ("sales", "sales@example.org", false),
+            ("door", "door@example.org", false),
+            ("postmaster", "postmaster", true),
+        ] {
+            let (mailbox, _) = path::parse(&format!("<{address}>")).expect("a path");
+            let are_for = recipients.are_for(user, &mailbox.expect("a mailbox"));
+            assert_eq!(are_for, expected, "{user} {address}");
         }
     }
 

@@ -156,6 +156,15 @@ impl MailRoutes for ReleaseRoutes {
         })
     }
 
+    fn is_recipient(&self, envelope: &Envelope, recipient: &str, user: &str) -> bool {
+        let recipients = &self.of(envelope).recipients;
+        // The milter listener stores recipients as the mail server wrote them.
+        match mailbox(recipient) {
+            Some(mailbox) => recipients.are_for(user, &mailbox),
+            None => recipient.eq_ignore_ascii_case(user),
+        }
+    }
+
     fn forward(&self, mail: OutgoingMail) -> Forwarding<'_> {
         Box::pin(self.forward_mail(mail))
     }

@@ -71,12 +71,9 @@ pub(super) fn check_from(
 
 fn is_own(settings: &SmtpSettings, recipients: &Recipients, user: &str, address: &Mailbox) -> bool {
     let is_same = |name: &str| name.to_lowercase() == user.to_lowercase();
-    let (name, _) = address
-        .local()
-        .split_once('+')
-        .unwrap_or((address.local(), ""));
     // A name may be a complete address; a name without a domain stands for all local domains.
-    if is_same(&address.address) || is_same(name) && recipients.has_domain(address.domain()) {
+    let by_name = is_same(address.user()) && recipients.has_domain(address.domain());
+    if by_name || is_same(&address.address) {
         return true;
     }
     let mailbox = recipients.mailbox_of(address);

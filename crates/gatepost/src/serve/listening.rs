@@ -116,11 +116,12 @@ impl Protocols {
             .with_store(&services.store)
             .with_tls(tls(Listener::Lmtp));
         let lmtp = Arc::new(lmtp);
+        let routes = Arc::new(ReleaseRoutes {
+            smtp: smtp.clone(),
+            lmtp: lmtp.clone(),
+        });
         if let Some(operations) = &mut services.operations {
-            operations.mail_routes = Some(Arc::new(ReleaseRoutes {
-                smtp: smtp.clone(),
-                lmtp: lmtp.clone(),
-            }));
+            operations.mail_routes = Some(routes.clone());
         }
         let milter = settings.milter.clone();
         let milter = MilterContext::new(milter, &hostname(), gateway.clone(), limits);
@@ -133,6 +134,7 @@ impl Protocols {
             tls(Listener::Pop3),
             limits,
         );
+        let pop3 = pop3.with_routes(routes);
         let broker = services.broker.clone();
         let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway), limits);
         let mqtt = Arc::new(mqtt.with_auths(auths.mqtt(), auths.mqtt_over_websocket()));
