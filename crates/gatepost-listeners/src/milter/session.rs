@@ -57,13 +57,15 @@ impl MilterSession {
 
     /// Reserves memory for the message; a message without a reservation is refused at its end.
     pub(super) fn reserve(&mut self, lease: &mut Option<InFlightLease>, in_flight: &InFlight) {
-        if !self.is_within_message() {
+        // Parts that precede the sender are held too.
+        let held = self.transaction.held_bytes();
+        if held == 0 && !self.is_within_message() {
             *lease = None;
             return;
         }
         let peer = self.host.peer();
         let lease = lease.get_or_insert_with(|| in_flight.lease(peer));
-        if lease.reserve(self.transaction.held_bytes()).is_err() {
+        if lease.reserve(held).is_err() {
             self.transaction.refuse_for_memory();
         }
     }
@@ -173,7 +175,9 @@ impl MilterSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::in_flight::InFlightSettings;
     use bytes::Bytes;
+    use gatepost_settings::ByteSize;
     use proptest::prelude::*;
 
     const LIMITS: MilterLimits = MilterLimits {
@@ -295,6 +299,45 @@ mod tests {
         assert!(feed(&mut session, &[(b'M', b"<>\0"), (b'R', &long)]).is_none());
         assert!(session.transaction.is_too_large);
         assert!(session.transaction.recipients.is_empty());
+    }
+
+    #[test]
+    fn all_that_is_held_is_reserved() {
+        let recipient = [b"<".as_slice(), &[b'x'; 60_000], b"@c>\0"].concat();
+        let field = [b"X\0".as_slice(), &[b'x'; 60_000], b"\0"].concat();
+        let body = [b'x'; 60_000];
+        let parts: [(u8, &[u8]); 3] = [(b'R', &recipient), (b'L', &field), (b'B', &body)];
+        for part in parts {
+            for begin in [&[][..], &[(b'M', b"<a@b>\0".as_slice())]] {
+                let limits = MilterLimits {
+                    message_bytes_max: 10 << 20,
+                    recipients_max: 1_000,
+                };
+                let mut session = MilterSession {
+                    limits,
+                    ..session(0)
+                };
+                let in_flight = InFlight::new(&InFlightSettings {
+                    bytes_max: ByteSize::mebibytes(1),
+                });
+                let mut lease = None;
+                let mut reserved_max = 0;
+                assert!(feed(&mut session, begin).is_none());
+                for _ in 0..100 {
+                    assert!(feed(&mut session, &[part]).is_none());
+                    session.reserve(&mut lease, &in_flight);
+                    reserved_max = reserved_max.max(in_flight.bytes());
+                }
+                let name = char::from(part.0);
+                assert!(session.transaction.lacks_room, "{name}");
+                assert_eq!(session.transaction.held_bytes(), 0, "{name}");
+                assert!(session.transaction.recipients.is_empty(), "{name}");
+                assert!(reserved_max > 0, "{name}");
+                assert!(feed(&mut session, &[(b'A', b"")]).is_none());
+                session.reserve(&mut lease, &in_flight);
+                assert_eq!(in_flight.bytes(), 0, "{name}");
+            }
+        }
     }
 
     #[test]

@@ -35,8 +35,10 @@ pub(super) struct MilterTransaction {
     pub(super) is_too_large: bool,
     /// Whether the memory budget has no space for the message.
     pub(super) lacks_room: bool,
-    /// Bytes of recipients, head and body.
-    held: usize,
+    /// Bytes of recipients, head and body that the mail server sent.
+    sent: usize,
+    /// Bytes that the recipients occupy.
+    recipient_bytes: usize,
 }
 
 /// A complete message with its client and macros.
@@ -96,6 +98,7 @@ impl MilterTransaction {
         }
         if self.takes(recipient.len(), limits) {
             let recipient = packet::text(recipient);
+            self.recipient_bytes += size_of::<String>() + recipient.len();
             self.recipients.push(recipient);
         }
         Ok(true)
@@ -144,8 +147,8 @@ impl MilterTransaction {
 
     /// Whether this many more bytes are within the limit and are kept.
     fn takes(&mut self, bytes: usize, limits: MilterLimits) -> bool {
-        self.held = self.held.saturating_add(bytes);
-        if self.held > limits.message_bytes_max {
+        self.sent = self.sent.saturating_add(bytes);
+        if self.sent > limits.message_bytes_max {
             self.is_too_large = true;
             self.discard();
         }
@@ -154,7 +157,7 @@ impl MilterTransaction {
 
     /// The number of bytes that are held of the message.
     pub(super) fn held_bytes(&self) -> u64 {
-        (self.head.len() + self.body.len()) as u64
+        (self.recipient_bytes + self.head.len() + self.body.len()) as u64
     }
 
     /// Marks the message to be refused at its end, because there is no memory for it.
@@ -165,6 +168,8 @@ impl MilterTransaction {
 
     /// A message that is refused at its end is not kept.
     fn discard(&mut self) {
+        self.recipients = Vec::new();
+        self.recipient_bytes = 0;
         self.head = Vec::new();
         self.body = Vec::new();
     }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::SpamdContext;
 use super::answer::{self, SpamdFailure, TellResult};
-use super::inflate;
+use super::inflate::{self, InflateError};
 use super::request::{SpamdCommand, SpamdHead};
 use crate::acceptor::AcceptedSocket;
 use crate::admission::{AdmissionRefusal, ConnectionPermit};
@@ -264,8 +264,8 @@ impl SpamdConnection {
             return Err(SpamdFailure::protocol(&reason).into());
         }
         if head.compressed {
-            return inflate::inflate(&input, size_max.as_usize())
-                .map_err(|error| SpamdFailure::protocol(&error.to_string()).into());
+            let inflated = inflate::inflate(&input, size_max.as_usize(), &mut self.lease);
+            return inflated.map_err(|error| failed_inflation(&error).into());
         }
         Ok(input.freeze())
     }
@@ -395,6 +395,14 @@ fn drop_line_end(input: &mut BytesMut, announced: Option<u64>) {
             .is_some_and(|rest| LINE_END.starts_with(rest))
     {
         input.truncate(length);
+    }
+}
+
+fn failed_inflation(error: &InflateError) -> SpamdFailure {
+    let text = error.to_string();
+    match error {
+        InflateError::NoRoom(_) => SpamdFailure::temporary(&text),
+        InflateError::Malformed | InflateError::TooLarge(_) => SpamdFailure::protocol(&text),
     }
 }
 
