@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use memchr::memchr_iter;
+use memchr::{memchr, memchr2, memchr2_iter};
 
 use super::error::HopError;
 use super::hop::HopConnection;
@@ -24,6 +24,29 @@ pub(crate) enum BodyEncoding {
     EightBit,
     /// Any bytes, lines or none.
     Binary,
+}
+
+impl BodyEncoding {
+    /// The encoding that a stored mail needs. One with CR LF after its first line, and a bare CR
+    /// or LF or a NUL after that, arrived as binary: RFC 3030, section 3 forbids DATA for it.
+    pub(crate) fn of(mail: &[u8]) -> Self {
+        let has_line_ends = memchr(b'\n', mail)
+            .and_then(|end| mail.get(..end))
+            .is_some_and(|line| line.ends_with(b"\r"));
+        let is_bare = |at: usize| match mail.get(at) {
+            Some(b'\r') => mail.get(at + 1) != Some(&b'\n'),
+            _ => at.checked_sub(1).and_then(|before| mail.get(before)) != Some(&b'\r'),
+        };
+        let is_binary =
+            || memchr(0, mail).is_some() || memchr2_iter(b'\r', b'\n', mail).any(is_bare);
+        if has_line_ends && is_binary() {
+            Self::Binary
+        } else if mail.is_ascii() {
+            Self::SevenBit
+        } else {
+            Self::EightBit
+        }
+    }
 }
 
 /// The client's MAIL.
@@ -310,23 +333,24 @@ fn xtext(text: &str) -> String {
     String::from_utf8(encoded).unwrap_or_default()
 }
 
-/// The message as DATA has it: dots at the start of lines doubled, and the end appended.
+/// The message as DATA has it: CR LF at the end of each line, dots at the start of lines doubled,
+/// and the end appended. A procedure may have written other line ends; a bare CR or LF is never
+/// sent, since servers disagree about whether it ends a line (RFC 5321, section 2.3.8).
 fn stuffed(message: &[u8]) -> Vec<u8> {
     let mut output = Vec::with_capacity(message.len() + message.len() / 64 + 8);
-    let mut from = 0;
-    if message.first() == Some(&b'.') {
-        output.push(b'.');
-    }
-    for end in memchr_iter(b'\n', message) {
-        output.extend_from_slice(message.get(from..=end).unwrap_or_default());
-        from = end + 1;
-        if message.get(from) == Some(&b'.') {
+    let mut rest = message;
+    while !rest.is_empty() {
+        if rest.first() == Some(&b'.') {
             output.push(b'.');
         }
-    }
-    output.extend_from_slice(message.get(from..).unwrap_or_default());
-    if !message.is_empty() && !message.ends_with(b"\r\n") {
+        let end = memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
+        let (line, remainder) = rest.split_at(end);
+        output.extend_from_slice(line);
         output.extend_from_slice(b"\r\n");
+        rest = match remainder.strip_prefix(b"\r\n") {
+            Some(next) => next,
+            None => remainder.get(1..).unwrap_or_default(),
+        };
     }
     output.extend_from_slice(b".\r\n");
     output
@@ -343,12 +367,31 @@ mod tests {
             (".", "..\r\n.\r\n"),
             ("a\r\n.\r\n..b\r\n", "a\r\n..\r\n...b\r\n.\r\n"),
             ("a.b", "a.b\r\n.\r\n"),
+            ("a\r\n\r\n", "a\r\n\r\n.\r\n"),
+            ("a\n.\nb\r.\r\n", "a\r\n..\r\nb\r\n..\r\n.\r\n"),
+            ("a\r\r\n\n", "a\r\n\r\n\r\n.\r\n"),
         ] {
             assert_eq!(
                 stuffed(message.as_bytes()),
                 expected.as_bytes(),
                 "{message:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_stored_mail_is_sent_as_it_arrived() {
+        for (mail, expected) in [
+            ("A: b\r\n\r\ntext\r\n", BodyEncoding::SevenBit),
+            ("A: b\r\n\r\nä\r\n", BodyEncoding::EightBit),
+            ("A: b\r\n\r\na\nb\r\n", BodyEncoding::Binary),
+            ("A: b\r\n\r\na\r", BodyEncoding::Binary),
+            ("A: b\r\n\r\na\0b\r\n", BodyEncoding::Binary),
+            ("A: b\n\ntext\n", BodyEncoding::SevenBit),
+            ("\n", BodyEncoding::SevenBit),
+            ("", BodyEncoding::SevenBit),
+        ] {
+            assert_eq!(BodyEncoding::of(mail.as_bytes()), expected, "{mail:?}");
         }
     }
 

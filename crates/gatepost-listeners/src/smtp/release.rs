@@ -98,16 +98,11 @@ impl ReleaseRoutes {
         recipients: &[String],
     ) -> Result<String, String> {
         let context = self.of(&mail.envelope);
-        let is_ascii = mail.mail.is_ascii();
         let sender = mail.envelope.sender.clone().unwrap_or_default();
         let utf8 = !sender.is_ascii() || recipients.iter().any(|to| !to.is_ascii());
         let start = RelayMail {
             from: sender,
-            body: if is_ascii {
-                BodyEncoding::SevenBit
-            } else {
-                BodyEncoding::EightBit
-            },
+            body: BodyEncoding::of(&mail.mail),
             utf8,
             size: Some(mail.mail.len() as u64),
             parameters: Vec::new(),
@@ -158,7 +153,7 @@ impl MailRoutes for ReleaseRoutes {
 
     fn is_recipient(&self, envelope: &Envelope, recipient: &str, user: &str) -> bool {
         let recipients = &self.of(envelope).recipients;
-        // The milter listener stores recipients as the mail server wrote them.
+        // The mail server of a milter may name a local user without a domain.
         match mailbox(recipient) {
             Some(mailbox) => recipients.are_for(user, &mailbox),
             None => recipient.eq_ignore_ascii_case(user),
