@@ -19,6 +19,13 @@ pub(super) struct HostCandidate {
     pub(super) port: u16,
 }
 
+impl HostCandidate {
+    /// Whether it is an MX, which DNS names and not the settings.
+    pub(super) const fn is_exchanger(&self) -> bool {
+        matches!(self.target, ConnectTarget::Exchanger(..))
+    }
+}
+
 /// A target to connect to.
 pub(super) enum ConnectTarget {
     /// Host and port, for the system to resolve.
@@ -29,10 +36,12 @@ pub(super) enum ConnectTarget {
 }
 
 impl ForwardContext {
-    /// The hosts of a next hop, the preferred first.
+    /// The hosts of a next hop, the preferred first. Those of a domain that lead back to this host,
+    /// of the name `own`, are left out.
     pub(super) async fn candidates(
         &self,
         next_hop: &NextHop,
+        own: &str,
         until: Instant,
     ) -> Result<Vec<HostCandidate>, HopError> {
         let own_name = || match self.settings.tls_name.as_str() {
@@ -51,7 +60,7 @@ impl ForwardContext {
                 port: 0,
             }],
             HopAddress::Exchangers { domain, port } => {
-                let exchangers = self.dns.exchangers(domain, until).await?;
+                let exchangers = self.dns.exchangers(domain, own, until).await?;
                 let candidate = |name: String| HostCandidate {
                     target: ConnectTarget::Exchanger(name.clone(), *port),
                     name,

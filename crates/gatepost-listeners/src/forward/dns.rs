@@ -67,10 +67,12 @@ impl HopResolver {
         })
     }
 
-    /// The hosts that take mail of a domain, the preferred first (RFC 5321, section 5.1).
+    /// The hosts that take mail of a domain, the preferred first (RFC 5321, section 5.1). If this
+    /// host, of the name `own`, is among them, only those that are preferred to it are returned.
     pub(super) async fn exchangers(
         &self,
         domain: &str,
+        own: &str,
         until: Instant,
     ) -> Result<Vec<String>, HopError> {
         let found = self.find(domain, RecordType::Mx, until).await;
@@ -86,7 +88,11 @@ impl HopResolver {
             return Err(HopError::NoMail(domain.to_owned()));
         }
         if exchangers.is_empty() {
-            return Ok(vec![domain.to_owned()]);
+            exchangers.push((0, 0, domain.to_owned()));
+        }
+        drop_from_own(&mut exchangers, own);
+        if exchangers.is_empty() {
+            return Err(HopError::ThisServer(own.to_owned()));
         }
         // Hosts of the same preference may be in any order.
         exchangers.sort();
@@ -187,6 +193,19 @@ impl HopResolver {
     }
 }
 
+/// Drops this host, and all of the same or a lower preference: they would pass the mail to this
+/// host again (RFC 5321, section 5.1).
+fn drop_from_own(exchangers: &mut Vec<(u16, u64, String)>, own: &str) {
+    let is_own = |name: &str| {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        name.eq_ignore_ascii_case(own.strip_suffix('.').unwrap_or(own))
+    };
+    let owns = exchangers.iter().filter(|(_, _, name)| is_own(name));
+    if let Some(best) = owns.map(|(preference, _, _)| *preference).min() {
+        exchangers.retain(|(preference, _, _)| *preference < best);
+    }
+}
+
 fn unresolved(name: &str, kind: &'static str) -> impl FnOnce(DnsError) -> HopError {
     let name = name.to_owned();
     move |cause| HopError::Unresolved { name, kind, cause }
@@ -232,6 +251,29 @@ mod tests {
             }
         });
         address
+    }
+
+    #[test]
+    fn this_host_and_those_behind_it_are_no_next_hop() {
+        let exchangers = [
+            (10, "first"),
+            (20, "Gate.example."),
+            (20, "same"),
+            (30, "last"),
+        ];
+        for (own, expected) in [
+            ("gate.example", &["first"][..]),
+            ("FIRST", &[]),
+            ("other", &["first", "Gate.example.", "same", "last"]),
+        ] {
+            let mut left: Vec<(u16, u64, String)> = exchangers
+                .iter()
+                .map(|(preference, name)| (*preference, 0, (*name).to_owned()))
+                .collect();
+            drop_from_own(&mut left, own);
+            let names: Vec<&str> = left.iter().map(|(_, _, name)| name.as_str()).collect();
+            assert_eq!(names, expected, "{own}");
+        }
     }
 
     #[tokio::test]

@@ -40,6 +40,8 @@ pub(crate) enum HopError {
     },
     #[error("{0} accepts no mail")]
     NoMail(String),
+    #[error("{0} is this server itself")]
+    ThisServer(String),
     #[error("the login at the next hop fails: {0}")]
     Login(String),
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::candidates::{ConnectTarget, HostCandidate};
 use super::error::{HopError, TlsRequirement};
-use super::login_mechanisms::LoginMechanisms;
+use super::extensions::HopExtensions;
 use super::mta_sts::{MtaStsMode, MtaStsPolicy};
 use super::next_hop::NextHop;
 use super::reply::{self, HopReply};
@@ -20,50 +20,6 @@ use super::{ForwardContext, HopTls};
 use crate::stream::Stream;
 use crate::tls::{self, dane};
 use crate::wire;
-
-/// The extensions that the next hop offers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // each is one keyword of EHLO
-pub(super) struct HopExtensions {
-    pub(super) size: bool,
-    pub(super) eight_bit: bool,
-    pub(super) utf8: bool,
-    pub(super) dsn: bool,
-    pub(super) chunking: bool,
-    pub(super) binary: bool,
-    starttls: bool,
-    /// XFORWARD with NAME, ADDR, PROTO and HELO.
-    pub(super) xforward: bool,
-    /// The mechanisms of AUTH that we know.
-    pub(super) logins: LoginMechanisms,
-}
-
-impl HopExtensions {
-    fn read(hello: &HopReply) -> Self {
-        let mut offers = Self::default();
-        for line in hello.lines.iter().skip(1) {
-            let line = line.to_ascii_uppercase();
-            let mut words = line.split(' ');
-            match words.next().unwrap_or_default() {
-                "SIZE" => offers.size = true,
-                "8BITMIME" => offers.eight_bit = true,
-                "SMTPUTF8" => offers.utf8 = true,
-                "DSN" => offers.dsn = true,
-                "CHUNKING" => offers.chunking = true,
-                "BINARYMIME" => offers.binary = true,
-                "STARTTLS" => offers.starttls = true,
-                "AUTH" => offers.logins = LoginMechanisms::among(words),
-                "XFORWARD" => {
-                    let names: Vec<&str> = words.collect();
-                    let wanted = ["NAME", "ADDR", "PROTO", "HELO"];
-                    offers.xforward = wanted.iter().all(|name| names.contains(name));
-                }
-                _ => {}
-            }
-        }
-        offers
-    }
-}
 
 /// An open connection.
 pub(super) struct HopConnection {
@@ -83,7 +39,8 @@ impl HopConnection {
         hostname: &str,
     ) -> Result<Self, HopError> {
         let until = Instant::now() + forward.settings.connect_timeout.duration();
-        let candidates = forward.candidates(next_hop, until.into_std()).await?;
+        let candidates = forward.candidates(next_hop, hostname, until.into_std());
+        let candidates = candidates.await?;
         let domain = next_hop.domain();
         let policy = match domain {
             Some(domain) if forward.settings.mta_sts && forward.settings.tls != HopTls::Off => {
@@ -113,6 +70,10 @@ impl HopConnection {
                         "{}",
                         error.with_cause(),
                     );
+                    if matches!(error, HopError::ThisServer(_)) {
+                        // RFC 5321, section 5.1: the hosts that follow would pass it back.
+                        return Err(failure.unwrap_or(error));
+                    }
                     // A host that could not be trusted is more informative than another that is
                     // unreachable.
                     if !failure.as_ref().is_some_and(HopError::is_about_trust) {
@@ -313,6 +274,9 @@ impl HopConnector<'_> {
         if !greeting.is_positive() {
             return Err(HopError::Refused(greeting.code, greeting.text()));
         }
+        if candidate.is_exchanger() && is_greeting_of(&greeting, self.hostname) {
+            return Err(HopError::ThisServer(candidate.name.clone()));
+        }
         hop.greet(self.hostname, limit).await?;
         if *security == HopSecurity::Plain || self.next_hop.is_encrypted {
             return Ok(hop);
@@ -366,6 +330,16 @@ impl HopConnector<'_> {
         }
     }
 
+    /// Whether the connection ends at a port of this server: both ends have the same address.
+    fn leads_here(&self, stream: &TcpStream) -> bool {
+        match (stream.local_addr(), stream.peer_addr()) {
+            (Ok(here), Ok(there)) => {
+                here.ip() == there.ip() && self.forward.own_ports.contains(&there.port())
+            }
+            _ => false,
+        }
+    }
+
     async fn connect(
         &self,
         candidate: &HostCandidate,
@@ -384,9 +358,19 @@ impl HopConnector<'_> {
             }
         };
         let stream = connected.map_err(HopError::Unreachable)?;
+        if candidate.is_exchanger() && self.leads_here(&stream) {
+            return Err(HopError::ThisServer(candidate.name.clone()));
+        }
         stream.set_nodelay(true).map_err(HopError::Unreachable)?;
         Ok(Stream::Tcp(stream))
     }
+}
+
+/// Whether a greeting begins with this host's name (RFC 5321, section 4.2).
+fn is_greeting_of(greeting: &HopReply, hostname: &str) -> bool {
+    let first = greeting.lines.first().map_or("", String::as_str);
+    let name = first.split(' ').next().unwrap_or_default();
+    name.eq_ignore_ascii_case(hostname)
 }
 
 #[cfg(test)]
@@ -394,26 +378,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offers_are_read_in_any_case() {
-        let reply = HopReply {
-            code: 250,
-            lines: [
-                "DSN mx",
-                "size 100",
-                "8BITMIME",
-                "XFORWARD NAME ADDR PROTO HELO SOURCE",
-                "CHUNKING",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-        };
-        let expected = HopExtensions {
-            size: true,
-            eight_bit: true,
-            chunking: true,
-            xforward: true,
-            ..HopExtensions::default()
-        };
-        assert_eq!(HopExtensions::read(&reply), expected);
+    fn a_greeting_names_its_host() {
+        for (line, expected) in [
+            ("gate.example ESMTP Gatepost", true),
+            ("Gate.Example", true),
+            ("gate.example.org ESMTP", false),
+            ("mx.example ESMTP gate.example", false),
+            ("", false),
+        ] {
+            let greeting = HopReply {
+                code: 220,
+                lines: vec![line.to_owned()],
+            };
+            assert_eq!(
+                is_greeting_of(&greeting, "gate.example"),
+                expected,
+                "{line}"
+            );
+        }
     }
 }

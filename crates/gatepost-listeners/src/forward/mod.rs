@@ -3,13 +3,14 @@
 //! it. Gatepost has no queue of its own that could lose mail.
 //!
 //! `next_hop` is its address, `candidates` its hosts, `security` the proof that each must give (by
-//! `dns` and `mta_sts`), `hop` a connection to one, `reply` parses its replies, `pool` keeps idle
-//! connections, `relay` is one transaction, `login` logs in (`login_mechanisms`, `scram_client`).
-//! `smarthost` is the next hop of the server's own mail.
+//! `dns` and `mta_sts`), `hop` a connection to one, `extensions` what it offers, `reply` parses its
+//! replies, `pool` keeps idle connections, `relay` is one transaction, `login` logs in
+//! (`login_mechanisms`, `scram_client`). `smarthost` is the next hop of the server's own mail.
 
 mod candidates;
 mod dns;
 mod error;
+mod extensions;
 mod hop;
 mod login;
 mod login_mechanisms;
@@ -23,6 +24,7 @@ mod security;
 mod settings;
 mod smarthost;
 
+use gatepost_settings::Bind;
 use gatepost_store::Store;
 
 use crate::tls::{CertificateTrust, ClientTls};
@@ -57,6 +59,8 @@ pub(crate) struct ForwardContext {
     policies: mta_sts::MtaStsPolicies,
     /// The login of this server at the next hop.
     login: Option<login::HopLogin>,
+    /// The TCP ports on which this server accepts mail.
+    own_ports: Vec<u16>,
 }
 
 impl ForwardContext {
@@ -67,8 +71,19 @@ impl ForwardContext {
             dns: dns::HopResolver::new(&settings.dns_servers),
             policies: mta_sts::MtaStsPolicies::default(),
             login: None,
+            own_ports: Vec::new(),
             settings,
         }
+    }
+
+    /// Sends no mail of a domain to these addresses of this machine, where the same mail arrived.
+    pub(crate) fn except(mut self, own: &[Bind]) -> Self {
+        let ports = own.iter().filter_map(|bind| match bind {
+            Bind::Tcp(address) => Some(address.port()),
+            Bind::Unix(_) => None,
+        });
+        self.own_ports.extend(ports);
+        self
     }
 
     /// Keeps MTA-STS policies over a restart.

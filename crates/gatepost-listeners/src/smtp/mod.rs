@@ -136,7 +136,7 @@ impl SmtpContext {
                 settings.connections_per_address_max,
                 shared,
             ),
-            forward: ForwardContext::new(settings.forward.clone()),
+            forward: ForwardContext::new(settings.forward.clone()).except(&settings.bind),
             settings,
             hostname,
             gateway,

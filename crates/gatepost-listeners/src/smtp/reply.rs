@@ -133,6 +133,8 @@ pub(super) fn of_hop_error(error: &HopError) -> SmtpReply {
     let (code, enhanced) = match error {
         // RFC 7505, section 4.1.
         HopError::NoMail(_) => return SmtpReply::with(556, "5.1.10", error.to_string()),
+        // RFC 3463, section 3.5: a routing loop.
+        HopError::ThisServer(_) => (451, "4.4.6"),
         error if error.is_about_trust() => (451, "4.7.5"),
         _ => (451, "4.4.1"),
     };

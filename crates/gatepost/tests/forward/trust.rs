@@ -367,3 +367,27 @@ fn a_policy_in_testing_mode_is_logged_and_one_with_a_redirect_is_ignored() {
         "451 4.7.5 TLS with mx.wrong.example fails",
     );
 }
+
+#[test]
+fn no_mail_is_sent_to_this_server_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = NameServer::start();
+    let server = Postfix::start("");
+    let hop = |domain: &str| format!("mx://{domain}:{}", server.address().port());
+    let hops = [("anna", hop("first.example")), ("bert", hop("own.example"))];
+    let routes = hops.each_ref().map(|(user, hop)| (*user, hop.as_str()));
+    let gateway = gateway(folder.path(), &names, "", &routes);
+    names.here("mx.other.example", false);
+    let own = name_server::exchanger(10, "gate.example");
+    // Another is preferred to this server, or has the same preference.
+    let preferred = name_server::exchanger(5, "mx.other.example");
+    names.records("first.example", MX, &[own.clone(), preferred], false);
+    let same = name_server::exchanger(10, "mx.other.example");
+    names.records("own.example", MX, &[own, same], false);
+    assert_taken(&gateway, "anna");
+    assert_deferred(
+        &gateway,
+        "bert",
+        "451 4.4.6 gate.example is this server itself",
+    );
+}
