@@ -16,6 +16,10 @@ use super::words::{Region, add_line, mail_address};
 
 /// The most tokens of the head.
 const FIELD_TOKENS_MAX: usize = 10_000;
+/// The most bytes of the fields with one name, and of all fields, that are divided into words. An
+/// address is divided into far more bytes than it has, so the limits of the head are not enough.
+const NAME_BYTES_MAX: usize = 64 * 1024;
+const HEAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// A header field: its name as written, and its value after the colon, decoded and unfolded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,12 +69,16 @@ pub(super) fn add_fields(
         .filter(|field| !is_received(field) && !is_ignored(&field.name.to_ascii_lowercase()));
 
     let mut by_name: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut left = HEAD_BYTES_MAX;
     let mut append = |name: &[u8], value: &[u8]| {
-        by_name
+        let all = by_name
             .entry(name.to_vec())
             .and_modify(|all| all.push(b' '))
-            .or_default()
-            .extend_from_slice(value);
+            .or_default();
+        let free = NAME_BYTES_MAX.saturating_sub(all.len()).min(left);
+        let value = value.get(..free).unwrap_or(value);
+        all.extend_from_slice(value);
+        left -= value.len();
     };
     for field in ordinary.chain(relays).chain(oldest) {
         let name = field.name.as_ref();
@@ -130,18 +138,30 @@ fn simplify<'a>(name: &[u8], lower: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// Names and addresses of a field that lists them.
+/// Names and addresses of a field that lists them, up to [`NAME_BYTES_MAX`].
 fn addresses(value: &[u8]) -> Vec<u8> {
-    let mut words: Vec<Vec<u8>> = Vec::new();
+    let mut words = Vec::new();
+    let mut is_first = true;
+    let mut add = |words: &mut Vec<u8>, pieces: &[&[u8]]| {
+        if !std::mem::take(&mut is_first) {
+            words.push(b' ');
+        }
+        for piece in pieces {
+            words.extend_from_slice(piece);
+        }
+    };
     for address in address::parse(value) {
-        if let Some(phrase) = &address.name {
-            words.extend(blank_separated(phrase).map(|word| [b"N*", word].concat()));
+        if words.len() >= NAME_BYTES_MAX {
+            break;
+        }
+        for word in address.name.iter().flat_map(|name| blank_separated(name)) {
+            add(&mut words, &[b"N*", word]);
         }
         if let Some(address) = &address.address {
-            mail_address(address, |pieces| words.push(pieces.concat()));
+            mail_address(address, |pieces| add(&mut words, pieces));
         }
     }
-    words.join(&b' ')
+    words
 }
 
 /// The words between runs of blanks; a leading blank yields an empty first word.
@@ -338,6 +358,35 @@ mod tests {
         ] {
             assert!(!is_ignored(name.as_bytes()), "{name}");
         }
+    }
+
+    fn tokens_of(fields: &[BayesField<'_>]) -> usize {
+        let mut tokens = Collector::default();
+        add_fields(fields, &[], &BayesSettings::default(), &mut tokens);
+        tokens.len()
+    }
+
+    #[test]
+    fn addresses_give_bounded_tokens() {
+        let host = ["a"; 127].join(".");
+        let value = format!(" a@{host},").repeat(4000).into_bytes();
+        assert!(addresses(&value).len() < NAME_BYTES_MAX + 127 * 256);
+        let count = NAME_BYTES_MAX.div_ceil("a ".len());
+        let to = BayesField {
+            name: b"To"[..].into(),
+            value: value.into(),
+        };
+        let all = vec![to; 3];
+        // `To`, and `*Ad` for all addresses.
+        assert!(tokens_of(&all) <= 2 * count, "{}", tokens_of(&all));
+
+        let fields: Vec<BayesField<'_>> = (0..100)
+            .map(|number| BayesField {
+                name: format!("X-{number}").into_bytes().into(),
+                value: b"abc ".repeat(NAME_BYTES_MAX / 4).into(),
+            })
+            .collect();
+        assert!(tokens_of(&fields) <= FIELD_TOKENS_MAX + NAME_BYTES_MAX / 4);
     }
 
     #[test]

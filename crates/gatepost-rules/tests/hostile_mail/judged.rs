@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use gatepost_learning::Learning;
+use gatepost_learning::bayes::{Class, Learned};
+use gatepost_mail::Mail;
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 
 use super::{SIZE, TIME_MAX, attached, computed, held, html, numbered, plain};
@@ -56,20 +59,43 @@ fn all_stock_rules_end() {
     }
 }
 
-/// All rules, and those that open office files.
+/// The rules with learned data that suffices for Bayes.
+fn trained(rules: RuleSet) -> RuleSet {
+    let rules = rules.with_learning(Learning::in_memory());
+    let learning = rules.learning().expect("was joined");
+    for class in [Class::Spam, Class::Ham] {
+        let text = format!("Message-Id: <{class:?}@b.com>\nTo: a@a.a\n\n{class:?} hello\n");
+        let settings = rules.learning_settings();
+        let learned = learning.learn(&Mail::parse(text.as_bytes()), class, settings);
+        assert_eq!(learned.expect("learns"), Learned::New);
+    }
+    rules
+}
+
+/// All rules, those that open office files, and Bayes.
 fn judge_bounded(messages: &[(&str, Vec<u8>)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let office = folder.path().join("office.cf");
     let text = "loadplugin Mail::SpamAssassin::Plugin::OLEVBMacro\n\
         olemacro_extended_scan 1\n\
         body MACRO eval:check_olemacro()\n\
-        body MALICE eval:check_olemacro_malice()\n";
+        body MALICE eval:check_olemacro_malice()\n\
+        bayes_min_spam_num 1\n\
+        bayes_min_ham_num 1\n";
     std::fs::write(&office, text).expect("written");
     let folders = [PathBuf::from("/usr/share/spamassassin"), office];
     let (rules, _) = RuleSet::load(&folders, &RulesSettings::default());
+    let rules = trained(rules);
+    let learning = rules.learning().expect("was joined");
+    assert!(learning.bayes.is_ready(&rules.learning_settings().bayes));
     for (name, message) in messages {
         let start = computed();
         let (report, held) = held::most_held(|| rules.scan(message, &ScanContext::default()));
+        let (_, held_by_learning) = held::most_held(|| {
+            let mail = Mail::parse(message);
+            learning.learn(&mail, Class::Spam, rules.learning_settings())
+        });
+        let held = held.max(held_by_learning);
         let time = computed().checked_sub(start).unwrap_or_default();
         println!(
             "{name}: {} bytes in {time:?}, {held} bytes held, {} rules at their limits",
@@ -104,6 +130,7 @@ fn heads_are_judged_within_bounds() {
     let recipients = numbered(JUDGED_SIZE / 13, |all, number| {
         let _ = write!(all, "a{number}@b.c,\n ");
     });
+    let host = ["a"; 127].join(".");
     let names = numbered(JUDGED_SIZE / 12, |all, number| {
         let _ = writeln!(all, "X{number}: b");
     });
@@ -122,6 +149,14 @@ fn heads_are_judged_within_bounds() {
         (
             "recipients in fields",
             format!("{}\nx\n", people.replace("From:", "To:")).into_bytes(),
+        ),
+        (
+            "recipients of hosts with many labels",
+            format!("{}\nx\n", many(&format!("To: a@{host}\n"))).into_bytes(),
+        ),
+        (
+            "a recipient of a host with many labels",
+            format!("To: a@{}a\n\nx\n", "a.".repeat(4000)).into_bytes(),
         ),
     ]);
 }
@@ -147,6 +182,8 @@ fn parts_are_judged_within_bounds() {
             (multipart.to_owned() + &many("Content-Type: a/b; name=x\n")).into_bytes(),
         ),
         ("messages in messages", nested.into_bytes()),
+        ("a word with many labels", plain(&many("a."))),
+        ("short words", plain(&many("A.b "))),
         (
             "links",
             html(&numbered(JUDGED_SIZE / 120, |all, number| {

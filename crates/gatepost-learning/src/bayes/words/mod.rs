@@ -24,6 +24,10 @@ pub(super) enum Region {
 /// The shortest word that is a token.
 const WORD_BYTES_MIN: usize = 3;
 
+/// The longest host that is divided into domains, in bytes: RFC 1035, section 3.1, as text. It has
+/// at most 127 labels. The domains of a longer text would be many times its size.
+const HOST_BYTES_MAX: usize = 253;
+
 /// The number of characters kept of a long word.
 const KEPT_CHARACTERS: usize = 7;
 
@@ -155,9 +159,12 @@ pub(super) fn mail_address(address: &[u8], mut add: impl FnMut(&[&[u8]])) {
     domains(host.get(1..).unwrap_or_default(), b"D*", add);
 }
 
-/// A host and each domain above it.
+/// A host and each domain above it; of a text that is too long for a host only the whole.
 fn domains(host: &[u8], mark: &[u8], mut add: impl FnMut(&[&[u8]])) {
     add(&[mark, host]);
+    if host.len() > HOST_BYTES_MAX {
+        return;
+    }
     let mut rest = host;
     while let Some(dot) = rest.iter().position(|byte| *byte == b'.')
         && dot > 0
@@ -278,6 +285,18 @@ mod tests {
                 "www.example.org",
             ],
         );
+    }
+
+    #[test]
+    fn only_a_host_of_valid_length_is_divided() {
+        let domains_of = |host: &str| {
+            let mut count = 0;
+            domains(host.as_bytes(), b"D*", |_| count += 1);
+            count
+        };
+        assert_eq!(domains_of(&["a"; 127].join(".")), 127);
+        assert_eq!(domains_of(&["a"; 128].join(".")), 1);
+        assert_eq!(domains_of(&format!("{}.org", "a".repeat(250))), 1);
     }
 
     #[test]
