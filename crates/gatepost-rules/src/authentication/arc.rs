@@ -1,7 +1,8 @@
 //! ARC: the chain of intermediaries and their authentication results (RFC 8617).
 
 use super::dkim::{
-    Canonicalization, DkimSignature, KeyLookup, RawMail, Tags, fetch, without_value,
+    BodyHashes, Canonicalization, DkimSignature, KeyLookup, RawMail, Tags, fetch_keys,
+    without_value,
 };
 use super::{AnswerPending, DnsResponses};
 
@@ -17,44 +18,80 @@ pub(crate) enum ArcResult {
 }
 
 /// One intermediary's three fields, by their indices.
+#[derive(Debug)]
 struct ArcSet {
     results: usize,
     message_signature: usize,
     seal: usize,
 }
 
-/// Validates the chain, section 5.2.
-pub(crate) fn verify(
-    mail: &RawMail<'_>,
-    known: &DnsResponses<'_, '_>,
-    now: u64,
-) -> Result<ArcResult, AnswerPending> {
-    let Some(sets) = sets(mail) else {
-        return Ok(ArcResult::Fail);
-    };
-    let Some(newest) = sets.last() else {
-        return Ok(ArcResult::None);
-    };
-    let mut wait = false;
-    let mut is_good = true;
-    let mut note = |outcome: Result<bool, AnswerPending>| match outcome {
-        Ok(good) => is_good &= good,
-        Err(AnswerPending) => wait = true,
-    };
-    note(message_signature(
-        mail,
-        known,
-        newest.message_signature,
-        now,
-    ));
-    for count in 1..=sets.len() {
-        note(seal(mail, known, sets.get(..count).unwrap_or_default()));
+/// The chain of a message before its validation.
+#[derive(Debug)]
+pub(crate) struct ArcChain {
+    /// The sets in the order of their numbers; `None` if the chain has gaps.
+    sets: Option<Vec<ArcSet>>,
+    /// The message signature of the newest set, then the seals; `None` for one that cannot be
+    /// valid.
+    signatures: Vec<Option<DkimSignature>>,
+}
+
+impl ArcChain {
+    pub(crate) fn read(mail: &RawMail<'_>, now: u64) -> Self {
+        let sets = sets(mail);
+        let mut signatures = Vec::new();
+        if let Some(newest) = sets.as_deref().and_then(<[_]>::last) {
+            let field = mail.field(newest.message_signature);
+            signatures.push(
+                field.and_then(|field| DkimSignature::of_fields(&Tags::parse(field.value())?, now)),
+            );
+        }
+        for (place, set) in sets.iter().flatten().enumerate() {
+            signatures.push(read_seal(mail, set, place));
+        }
+        Self { sets, signatures }
     }
-    Ok(match (wait, is_good) {
-        (true, _) => return Err(AnswerPending),
-        (false, true) => ArcResult::Pass,
-        (false, false) => ArcResult::Fail,
-    })
+
+    /// The keys of its signatures.
+    pub(crate) fn fetch_keys(
+        &self,
+        known: &DnsResponses<'_, '_>,
+    ) -> Result<Vec<KeyLookup>, AnswerPending> {
+        fetch_keys(self.signatures.iter().map(Option::as_ref), known)
+    }
+
+    /// Validates it, section 5.2.
+    pub(crate) fn verify(&self, mail: &RawMail<'_>, keys: &[KeyLookup]) -> ArcResult {
+        let Some(sets) = &self.sets else {
+            return ArcResult::Fail;
+        };
+        let Some(newest) = sets.last() else {
+            return ArcResult::None;
+        };
+        let mut with_keys = self.signatures.iter().zip(keys);
+        let mut next = || match with_keys.next() {
+            Some((Some(signature), KeyLookup::Key(key))) => Some((signature, key)),
+            _ => None,
+        };
+        let is_message_signed = next().is_some_and(|(signature, key)| {
+            signature.covers_body(&mut BodyHashes::of(mail.body))
+                && key.verifies(
+                    signature.algorithm,
+                    &signature.signed_text(mail, newest.message_signature),
+                    &signature.value,
+                )
+        });
+        let mut is_sealed = |count: usize| {
+            next().is_some_and(|(signature, key)| {
+                let text = sealed_text(mail, sets.get(..count).unwrap_or_default());
+                key.verifies(signature.algorithm, &text, &signature.value)
+            })
+        };
+        if is_message_signed && (1..=sets.len()).all(&mut is_sealed) {
+            ArcResult::Pass
+        } else {
+            ArcResult::Fail
+        }
+    }
 }
 
 /// The sets in the order of their numbers; `None` if the chain has gaps.
@@ -99,51 +136,18 @@ fn numbered(mail: &RawMail<'_>, name: &[u8]) -> Option<Vec<usize>> {
     in_order.then(|| found.into_iter().map(|(_, index)| index).collect())
 }
 
-fn message_signature(
-    mail: &RawMail<'_>,
-    known: &DnsResponses<'_, '_>,
-    index: usize,
-    now: u64,
-) -> Result<bool, AnswerPending> {
-    let field = mail.field(index);
-    let signature =
-        field.and_then(|field| DkimSignature::of_fields(&Tags::parse(field.value())?, now));
-    let Some(signature) = signature else {
-        return Ok(false);
-    };
-    let KeyLookup::Key(key) = fetch(&signature, known)? else {
-        return Ok(false);
-    };
-    Ok(signature.covers_body(mail)
-        && key.verifies(
-            signature.algorithm,
-            &signature.signed_text(mail, index),
-            &signature.value,
-        ))
+/// The seal of a set; `None` if it cannot be valid, or does not have the required result for the
+/// sets before it.
+fn read_seal(mail: &RawMail<'_>, set: &ArcSet, place: usize) -> Option<DkimSignature> {
+    let tags = Tags::parse(mail.field(set.seal)?.value())?;
+    // Section 5.1.1: the first set cannot validate a chain; all others found it valid.
+    let expected = if place == 0 { "none" } else { "pass" };
+    let is_expected = tags.text("cv")?.eq_ignore_ascii_case(expected);
+    DkimSignature::of_seal(&tags).filter(|_| is_expected)
 }
 
-/// Whether the last of these sets is sealed, with the required result for those before it.
-fn seal(
-    mail: &RawMail<'_>,
-    known: &DnsResponses<'_, '_>,
-    sets: &[ArcSet],
-) -> Result<bool, AnswerPending> {
-    let field = sets.last().and_then(|set| mail.field(set.seal));
-    let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?)))
-    else {
-        return Ok(false);
-    };
-    // Section 5.1.1: the first set cannot validate a chain; all others found it valid.
-    let expected = if sets.len() == 1 { "none" } else { "pass" };
-    let Some(signature) = DkimSignature::of_seal(&tags).filter(|_| {
-        tags.text("cv")
-            .is_some_and(|cv| cv.eq_ignore_ascii_case(expected))
-    }) else {
-        return Ok(false);
-    };
-    let KeyLookup::Key(key) = fetch(&signature, known)? else {
-        return Ok(false);
-    };
+/// The text that the seal of the last of these sets signs.
+fn sealed_text(mail: &RawMail<'_>, sets: &[ArcSet]) -> Vec<u8> {
     let mut text = Vec::new();
     for (place, set) in sets.iter().enumerate() {
         let is_own = place + 1 == sets.len();
@@ -159,8 +163,10 @@ fn seal(
             }
         }
     }
-    without_value(Canonicalization::Relaxed, field, &mut text);
-    Ok(key.verifies(signature.algorithm, &text, &signature.value))
+    if let Some(field) = sets.last().and_then(|set| mail.field(set.seal)) {
+        without_value(Canonicalization::Relaxed, field, &mut text);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -177,7 +183,9 @@ mod tests {
         let message =
             include_str!("../../tests/data/authentication/forwarded.eml").replace('\n', "\r\n");
         let chain = |message: &str| {
-            verify(&RawMail::read(message.as_bytes()), &known, 1_000_000_000).unwrap()
+            let mail = RawMail::read(message.as_bytes());
+            let chain = ArcChain::read(&mail, 1_000_000_000);
+            chain.verify(&mail, &chain.fetch_keys(&known).expect("all is answered"))
         };
         assert_eq!(chain(&message), ArcResult::Pass);
         assert_eq!(chain(&message.replace("Hello", "Hallo")), ArcResult::Fail);

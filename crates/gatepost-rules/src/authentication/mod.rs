@@ -106,8 +106,15 @@ pub fn check_any(data: &[u8]) {
     let known = DnsResponses::new(&answer, true);
     let message = dkim::with_line_ends(message);
     let mail = dkim::RawMail::read(&message);
-    let _ = dkim::verify(&mail, &known, 0);
-    let _ = arc::verify(&mail, &known, 0);
+    let signatures = dkim::read(&mail, 0);
+    let all = signatures.iter().map(dkim::ReadSignature::signature);
+    if let Ok(keys) = dkim::fetch_keys(all, &known) {
+        dkim::verify(&mail, &signatures, &keys);
+    }
+    let chain = arc::ArcChain::read(&mail, 0);
+    if let Ok(keys) = chain.fetch_keys(&known) {
+        chain.verify(&mail, &keys);
+    }
     let sender = spf::SpfSender {
         address: [192, 0, 2, 7].into(),
         local_part: "anna",

@@ -8,6 +8,7 @@ mod attached;
 mod held;
 mod judged;
 mod limits;
+mod signatures;
 mod views;
 
 use std::time::Duration;

@@ -84,6 +84,11 @@ impl<'m> RawMail<'m> {
         Self { fields, body: &[] }
     }
 
+    /// All fields, in their order.
+    pub(super) fn fields(&self) -> impl Iterator<Item = RawField<'m>> + '_ {
+        self.fields.iter().copied()
+    }
+
     /// The fields with this name, in lower case, with their indices.
     pub(crate) fn fields_named<'f>(
         &'f self,

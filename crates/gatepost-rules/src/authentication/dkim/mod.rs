@@ -3,6 +3,7 @@
 //! A signature covers some fields and the body in canonical form. This module computes the signed
 //! text; keys come from the responses in [`DnsResponses`], so all keys are queried at once.
 
+mod body_hashes;
 mod canonical;
 mod fields;
 mod key;
@@ -13,6 +14,7 @@ mod tags;
 use gatepost_dns::RecordType;
 
 use super::{AnswerPending, DnsResponses, RecordLookup, texts};
+pub(crate) use body_hashes::BodyHashes;
 pub(crate) use canonical::Canonicalization;
 pub(crate) use fields::{RawMail, with_line_ends};
 pub(crate) use key::DkimPublicKey;
@@ -48,68 +50,121 @@ pub(crate) enum DkimResult {
     TemporaryFailure,
 }
 
-/// All signatures of a message, in their order.
-pub(crate) fn verify(
-    mail: &RawMail<'_>,
-    known: &DnsResponses<'_, '_>,
-    now: u64,
-) -> Result<Vec<SignatureResult>, AnswerPending> {
+/// A signature of a message before its verification.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadSignature {
+    /// The index of its field.
+    index: usize,
+    /// `None` if it cannot be valid.
+    signature: Option<DkimSignature>,
+    /// The result without a valid key.
+    result: SignatureResult,
+}
+
+/// The signatures of a message, in their order.
+pub(crate) fn read(mail: &RawMail<'_>, now: u64) -> Vec<ReadSignature> {
     let mut all = Vec::new();
-    let mut wait = false;
     for (index, field) in mail.fields_named(b"dkim-signature").take(SIGNATURES_MAX) {
         let Some(tags) = Tags::parse(field.value()) else {
             continue;
         };
-        let signature = DkimSignature::of_message(&tags, now);
         let text = |name| tags.text(name).unwrap_or_default();
         let domain = text("d").to_ascii_lowercase();
         let identity = tags.text("i").unwrap_or_else(|| format!("@{domain}"));
         let identity_domain = identity
             .rsplit_once('@')
             .map(|(_, domain)| domain.to_ascii_lowercase());
-        let mut signed = SignatureResult {
-            identity_domain: identity_domain.unwrap_or_else(|| domain.clone()),
-            identity,
-            domain,
-            selector: text("s"),
-            outcome: DkimResult::Fail,
-            key_bits: None,
-            is_test: false,
-        };
-        if let Some(signature) = signature {
-            match fetch(&signature, known) {
-                Err(AnswerPending) => wait = true,
-                Ok(KeyLookup::Later) => signed.outcome = DkimResult::TemporaryFailure,
-                Ok(KeyLookup::None) => {}
-                Ok(KeyLookup::Key(key)) => {
-                    signed.key_bits = key.bits();
-                    signed.is_test = key.is_test;
-                    let is_good = key.allows(&signature)
-                        && signature.covers_body(mail)
-                        && key.verifies(
-                            signature.algorithm,
-                            &signature.signed_text(mail, index),
-                            &signature.value,
-                        );
-                    if is_good {
-                        signed.outcome = DkimResult::Pass;
-                    }
-                }
-            }
-        }
-        all.push(signed);
+        all.push(ReadSignature {
+            index,
+            signature: DkimSignature::of_message(&tags, now),
+            result: SignatureResult {
+                identity_domain: identity_domain.unwrap_or_else(|| domain.clone()),
+                identity,
+                domain,
+                selector: text("s"),
+                outcome: DkimResult::Fail,
+                key_bits: None,
+                is_test: false,
+            },
+        });
     }
-    if wait { Err(AnswerPending) } else { Ok(all) }
+    all
+}
+
+/// The keys of these signatures, once all of them are known: nothing is hashed before.
+pub(crate) fn fetch_keys<'s>(
+    signatures: impl Iterator<Item = Option<&'s DkimSignature>>,
+    known: &DnsResponses<'_, '_>,
+) -> Result<Vec<KeyLookup>, AnswerPending> {
+    let fetch = |signature: Option<&DkimSignature>| match signature {
+        Some(signature) => fetch(signature, known),
+        None => Ok(KeyLookup::None),
+    };
+    // All are looked up before the first open one is returned, so that all are queried at once.
+    let keys: Vec<Result<KeyLookup, AnswerPending>> = signatures.map(fetch).collect();
+    keys.into_iter().collect()
+}
+
+impl ReadSignature {
+    pub(crate) const fn signature(&self) -> Option<&DkimSignature> {
+        self.signature.as_ref()
+    }
+
+    /// The result with this key.
+    fn verify(
+        &self,
+        mail: &RawMail<'_>,
+        key: &KeyLookup,
+        bodies: &mut BodyHashes<'_>,
+    ) -> SignatureResult {
+        let mut result = self.result.clone();
+        let key = match key {
+            KeyLookup::Key(key) => key,
+            KeyLookup::Later => {
+                result.outcome = DkimResult::TemporaryFailure;
+                return result;
+            }
+            KeyLookup::None => return result,
+        };
+        (result.key_bits, result.is_test) = (key.bits(), key.is_test);
+        let is_good = self.signature.as_ref().is_some_and(|signature| {
+            key.allows(signature)
+                && signature.covers_body(bodies)
+                && key.verifies(
+                    signature.algorithm,
+                    &signature.signed_text(mail, self.index),
+                    &signature.value,
+                )
+        });
+        if is_good {
+            result.outcome = DkimResult::Pass;
+        }
+        result
+    }
+}
+
+/// The results of the signatures of a message with their keys.
+pub(crate) fn verify(
+    mail: &RawMail<'_>,
+    signatures: &[ReadSignature],
+    keys: &[KeyLookup],
+) -> Vec<SignatureResult> {
+    let mut bodies = BodyHashes::of(mail.body);
+    let with_keys = signatures.iter().zip(keys);
+    with_keys
+        .map(|(signature, key)| signature.verify(mail, key, &mut bodies))
+        .collect()
 }
 
 /// The key of a signature.
+#[derive(Debug)]
 pub(crate) enum KeyLookup {
     Key(DkimPublicKey),
     None,
     Later,
 }
 
-pub(crate) fn fetch(
+fn fetch(
     signature: &DkimSignature,
     known: &DnsResponses<'_, '_>,
 ) -> Result<KeyLookup, AnswerPending> {
@@ -139,7 +194,10 @@ mod tests {
             include_str!("../../../tests/data/authentication/signed.eml").replace('\n', "\r\n");
         let outcomes = |message: &str| {
             let mail = RawMail::read(message.as_bytes());
-            let all = verify(&mail, &known, 1_000_000_000).expect("all is answered");
+            let signatures = read(&mail, 1_000_000_000);
+            let all = signatures.iter().map(ReadSignature::signature);
+            let keys = fetch_keys(all, &known).expect("all is answered");
+            let all = verify(&mail, &signatures, &keys);
             all.into_iter()
                 .map(|signed| (signed.selector, signed.outcome))
                 .collect::<Vec<_>>()
@@ -170,5 +228,17 @@ mod tests {
                 .any(|(selector, outcome)| selector == "simple" && *outcome == DkimResult::Fail),
             "{all:?}"
         );
+    }
+
+    /// All keys are queried at once.
+    #[test]
+    fn no_key_waits_for_another() {
+        let message = include_str!("../../../tests/data/authentication/signed.eml");
+        let signatures = read(&RawMail::read(&with_line_ends(message.as_bytes())), 0);
+        let nothing = |_: &Question| None;
+        let known = DnsResponses::new(&nothing, false);
+        let all = signatures.iter().map(ReadSignature::signature);
+        assert_eq!(fetch_keys(all, &known).err(), Some(AnswerPending));
+        assert_eq!(known.into_questions().len(), signatures.len());
     }
 }

@@ -1,11 +1,18 @@
 //! A signature: its tags, and the text that it signs, RFC 6376, sections 3.5 and 3.7.
 
+use std::collections::HashMap;
+
 use gatepost_mail::decode_base64;
 use ring::digest;
 
+use super::body_hashes::BodyHashes;
 use super::canonical::Canonicalization;
 use super::fields::{RawField, RawMail};
 use super::tags::Tags;
+
+/// The most names that a signature lists (`h=`); one with more is invalid, as RFC 6376, section 6.1.1
+/// leaves to the verifier. Signers list fewer than a hundred.
+const SIGNED_NAMES_MAX: usize = 1_000;
 
 /// The algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,11 +82,11 @@ impl DkimSignature {
 
     /// Parses the tags that `DKIM-Signature` and `ARC-Message-Signature` share.
     pub(crate) fn of_fields(tags: &Tags<'_>, now: u64) -> Option<Self> {
-        let fields: Vec<String> = tags
-            .text("h")?
-            .split(':')
-            .map(str::to_ascii_lowercase)
-            .collect();
+        let names = tags.text("h")?;
+        if names.split(':').nth(SIGNED_NAMES_MAX).is_some() {
+            return None;
+        }
+        let fields: Vec<String> = names.split(':').map(str::to_ascii_lowercase).collect();
         // Section 5.4: a signature must cover From.
         if !fields.iter().any(|name| name == "from") {
             return None;
@@ -139,13 +146,9 @@ impl DkimSignature {
     }
 
     /// Whether the body is the signed one.
-    pub(crate) fn covers_body(&self, mail: &RawMail<'_>) -> bool {
-        let body = self.body_form.body(mail.body);
-        let signed = match self.body_length {
-            None => Some(&body[..]),
-            Some(length) => body.get(..length),
-        };
-        signed.is_some_and(|signed| self.algorithm.hash(signed) == self.body_hash)
+    pub(crate) fn covers_body(&self, bodies: &mut BodyHashes<'_>) -> bool {
+        let hash = bodies.hash(self.body_form, self.body_length, self.algorithm);
+        hash == Some(&self.body_hash[..])
     }
 
     /// The signed text: the listed fields from the last upwards, then the signature's own field
@@ -160,18 +163,30 @@ impl DkimSignature {
     }
 }
 
-/// Adds the fields of these names, each from the last upwards (section 5.4.2).
+/// Adds the fields of these names, each from the last upwards (section 5.4.2). The names are in
+/// lower case.
 pub(super) fn add_signed_fields(
     mail: &RawMail<'_>,
     names: &[impl AsRef<str>],
     form: Canonicalization,
     out: &mut Vec<u8>,
 ) {
-    let mut used: Vec<usize> = Vec::new();
+    // By name, the fields that are not added yet, the last at the end.
+    let mut left: HashMap<&[u8], Vec<RawField<'_>>> = HashMap::new();
     for name in names {
-        let mut fields = mail.fields_named(name.as_ref().as_bytes()).rev();
-        if let Some((index, field)) = fields.find(|(index, _)| !used.contains(index)) {
-            used.push(index);
+        left.entry(name.as_ref().as_bytes()).or_default();
+    }
+    let mut lower = Vec::new();
+    for field in mail.fields() {
+        lower.clear();
+        lower.extend(field.name().iter().map(u8::to_ascii_lowercase));
+        if let Some(fields) = left.get_mut(lower.as_slice()) {
+            fields.push(field);
+        }
+    }
+    for name in names {
+        let fields = left.get_mut(name.as_ref().as_bytes());
+        if let Some(field) = fields.and_then(Vec::pop) {
             form.field(field, out);
             out.extend_from_slice(b"\r\n");
         }
@@ -200,5 +215,30 @@ pub(crate) fn without_value(form: Canonicalization, field: RawField<'_>, out: &m
     let mail = RawMail::read(&emptied);
     if let Some(field) = mail.field(0) {
         form.field(field, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_takes_the_next_field_from_the_last_upwards() {
+        let mail = RawMail::read(b"A: 1\r\nB: 2\r\nA: 3\r\na : 4\r\n\r\n");
+        let mut out = Vec::new();
+        let names = ["a", "b", "a", "x", "b", "a", "a"];
+        add_signed_fields(&mail, &names, Canonicalization::Relaxed, &mut out);
+        assert_eq!(out, b"a:4\r\nb:2\r\na:3\r\na:1\r\n");
+    }
+
+    #[test]
+    fn a_signature_of_too_many_names_is_invalid() {
+        let signature = |names: usize| {
+            let more = ":a".repeat(names - 1);
+            let text = format!("v=1; a=rsa-sha256; d=a.b; s=c; h=from{more}; bh=eA==; b=eA==");
+            DkimSignature::of_message(&Tags::parse(text.as_bytes())?, 0)
+        };
+        assert!(signature(SIGNED_NAMES_MAX).is_some());
+        assert!(signature(SIGNED_NAMES_MAX + 1).is_none());
     }
 }

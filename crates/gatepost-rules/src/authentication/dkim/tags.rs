@@ -1,11 +1,14 @@
 //! Lists of `name=value` pairs, RFC 6376, section 3.2.
 
+/// The most pairs of a list. The standards define 13; each further one is compared with all before.
+const TAGS_MAX: usize = 100;
+
 /// The pairs of a list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tags<'t>(Vec<(&'t [u8], &'t [u8])>);
 
 impl<'t> Tags<'t> {
-    /// Parses a list; `None` if it is malformed, or repeats a name.
+    /// Parses a list; `None` if it is malformed, too long, or repeats a name.
     pub(crate) fn parse(text: &'t [u8]) -> Option<Self> {
         let mut tags: Vec<(&[u8], &[u8])> = Vec::new();
         for pair in text.split(|&byte| byte == b';') {
@@ -19,7 +22,11 @@ impl<'t> Tags<'t> {
             let is_name = name
                 .iter()
                 .all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            if name.is_empty() || !is_name || tags.iter().any(|(known, _)| *known == name) {
+            if name.is_empty() || !is_name || tags.len() == TAGS_MAX {
+                return None;
+            }
+            // Section 3.2: a list with a repeated name is invalid.
+            if tags.iter().any(|(known, _)| *known == name) {
                 return None;
             }
             tags.push((name, value.get(1..)?.trim_ascii()));
@@ -57,5 +64,15 @@ mod tests {
         assert_eq!(tags.text("h").as_deref(), Some("From:To"));
         assert_eq!(tags.raw("b"), Some(&b"ab\r\n\tcd=="[..]));
         assert!(Tags::parse(b"v=1; v=2").is_none() && Tags::parse(b"nothing").is_none());
+    }
+
+    #[test]
+    fn a_list_of_too_many_pairs_is_refused() {
+        let list = |count: usize| -> String {
+            let pairs: Vec<String> = (0..count).map(|number| format!("a{number}=1")).collect();
+            pairs.join(";")
+        };
+        assert!(Tags::parse(list(TAGS_MAX).as_bytes()).is_some());
+        assert!(Tags::parse(list(TAGS_MAX + 1).as_bytes()).is_none());
     }
 }

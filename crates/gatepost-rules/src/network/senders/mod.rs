@@ -11,8 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gatepost_dns::{Question, QuestionOutcome, RecordType};
 use gatepost_mail::{Relay, is_fully_qualified, parse_ip};
 
-use crate::authentication::arc::{self, ArcResult};
-use crate::authentication::dkim::{self, DkimResult, RawMail, SignatureResult, with_line_ends};
+use crate::authentication::arc::{ArcChain, ArcResult};
+use crate::authentication::dkim::{
+    self, DkimResult, RawMail, ReadSignature, SignatureResult, with_line_ends,
+};
 use crate::authentication::dmarc::{self, AuthenticatedDomains, DmarcResult};
 use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, SpfResult, SpfSender};
@@ -25,6 +27,9 @@ pub(crate) use sender_test::SenderTest;
 pub(super) struct SenderFindings {
     /// The message with CRLF at the end of every line; `None` if it has them already.
     text: OnceCell<Option<Vec<u8>>>,
+    /// The signatures and the chain as read: many rules ask for them after each response.
+    read_signatures: OnceCell<Vec<ReadSignature>>,
+    read_chain: OnceCell<ArcChain>,
     signatures: OnceCell<Vec<SignatureResult>>,
     chain: OnceCell<ArcResult>,
     /// The time in seconds since 1970, against which the expiry of signatures is checked.
@@ -36,6 +41,8 @@ impl SenderFindings {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             text: OnceCell::new(),
+            read_signatures: OnceCell::new(),
+            read_chain: OnceCell::new(),
             signatures: OnceCell::new(),
             chain: OnceCell::new(),
             now: now.map_or(0, |now| now.as_secs()),
@@ -217,8 +224,14 @@ impl<'m, 'a> Senders<'m, 'a> {
         if let Some(signatures) = self.found.signatures.get() {
             return Ok(signatures);
         }
-        let signatures = dkim::verify(&self.raw(), known, self.found.now)?;
-        Ok(self.found.signatures.get_or_init(|| signatures))
+        let found = self.found;
+        let read = found
+            .read_signatures
+            .get_or_init(|| dkim::read(&self.raw(), found.now));
+        let keys = dkim::fetch_keys(read.iter().map(ReadSignature::signature), known)?;
+        Ok(found
+            .signatures
+            .get_or_init(|| dkim::verify(&self.raw(), read, &keys)))
     }
 
     /// The domains of valid signatures, once all keys are known; `None` before.
@@ -303,7 +316,6 @@ impl<'m, 'a> Senders<'m, 'a> {
 
     /// Author domain signing practices, RFC 5617: historic, but rules use them, and rule files
     /// override them.
-    /// override them.
     fn practises(
         &self,
         letters: &str,
@@ -364,8 +376,12 @@ impl<'m, 'a> Senders<'m, 'a> {
         if let Some(chain) = self.found.chain.get() {
             return Ok(*chain);
         }
-        let chain = arc::verify(&self.raw(), known, self.found.now)?;
-        Ok(*self.found.chain.get_or_init(|| chain))
+        let found = self.found;
+        let read = found
+            .read_chain
+            .get_or_init(|| ArcChain::read(&self.raw(), found.now));
+        let keys = read.fetch_keys(known)?;
+        Ok(*found.chain.get_or_init(|| read.verify(&self.raw(), &keys)))
     }
 
     pub(super) fn dmarc(
