@@ -9,9 +9,10 @@ use super::time_budget::ScanTimeBudget;
 use crate::RuleId;
 use crate::profile::{self, RunCause, ScanStage};
 
-/// Offsets of one text at which a rule is verified; after them the rest of the text is searched
-/// once.
+/// Offsets of one text at which a rule is verified; after them all of the text is searched once.
 const OFFSETS_MAX: u32 = 511;
+/// In place of the number of offsets: all of the text was searched.
+const SEARCHED_ALL: u32 = u32::MAX;
 /// A wider window is not verified offset by offset: all of the text is searched.
 const WINDOW_BYTES_MAX: u32 = 256;
 /// Texts after which the tables are replaced; no message has as many texts as numbers are left.
@@ -73,7 +74,7 @@ impl RuleTables {
 #[derive(Debug, Clone, Copy, Default)]
 struct VerifiedOffsets {
     text: u32,
-    /// The number of offsets; more than [`OFFSETS_MAX`] once all of the text was searched.
+    /// The number of offsets, at most [`OFFSETS_MAX`] and those of one window, or [`SEARCHED_ALL`].
     offsets: u32,
     /// The last range of offsets, its end excluded, at which no match starts. Windows overlap, and
     /// no offset is verified twice.
@@ -196,11 +197,15 @@ impl ScanState {
                 ..VerifiedOffsets::default()
             };
         }
-        if attempts.offsets > OFFSETS_MAX {
+        if attempts.offsets == SEARCHED_ALL {
             return;
         }
-        // To count matches, or to report the first one, they must be found in order.
-        let is_simple = hits_max == 1 && !self.explain && text.len() <= LONG_TEXT_BYTES;
+        // To count matches, or to report the first one, they must be found in order. A text with
+        // many failed offsets is searched, which takes one pass.
+        let is_simple = hits_max == 1
+            && !self.explain
+            && text.len() <= LONG_TEXT_BYTES
+            && attempts.offsets <= OFFSETS_MAX;
         match window {
             Some(window) if is_simple && window.max - window.min <= WINDOW_BYTES_MAX => {
                 let Some(last) = end.checked_sub(window.min as usize) else {
@@ -219,7 +224,7 @@ impl ScanState {
                 });
             }
             _ => {
-                attempts.offsets = OFFSETS_MAX + 1;
+                attempts.offsets = SEARCHED_ALL;
                 profile::timed(rule, RunCause::Candidate, || {
                     self.count(rule, pattern, text, hits_max - seen);
                     self.value(rule) as u32 > seen
