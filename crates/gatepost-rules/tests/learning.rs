@@ -119,6 +119,23 @@ fn a_sender_is_drawn_towards_his_average() {
 }
 
 #[test]
+fn each_match_of_a_rule_counts() {
+    let folder = tempfile::tempdir().expect("makes a folder");
+    let more = "use_auto_welcomelist 1\nbayes_auto_learn 1\n\
+        header HEAD Subject =~ /number/\nscore HEAD 6\n\
+        body WORD /luxury/\nscore WORD 2\ntflags WORD multiple\n";
+    let rules = rules(folder.path(), more, &RulesSettings::default());
+    let scan = |words: &str| rules.scan(message(7, words).as_bytes(), &ScanContext::default());
+    // 12 points, from which a message is learned as spam.
+    let report = scan("luxury, luxury, luxury");
+    assert_eq!(report.symbols(), "HEAD,WORD,WORD,WORD");
+    assert_eq!(report.autolearn.name(), "spam");
+    // Half way from 6 to the average of before, which is 12.
+    let drawn = scan("hello");
+    assert!((drawn.score - 9.0).abs() < 1e-9, "{}", drawn.score);
+}
+
+#[test]
 fn switched_off_the_same_message_gives_the_same_result_always() {
     let folder = tempfile::tempdir().expect("makes a folder");
     let off_by_settings = RulesSettings {

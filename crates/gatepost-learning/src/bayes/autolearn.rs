@@ -75,28 +75,28 @@ pub struct PointTotals {
 }
 
 impl PointTotals {
-    /// Adds a rule that hit.
-    pub fn add(&mut self, rule: &RulePoints) {
+    /// Adds a rule that hit, with its points for each of its hits.
+    pub fn add(&mut self, rule: &RulePoints, times: usize) {
         if rule.flags.left_out {
             return;
         }
         if rule.flags.learner {
-            self.learned += rule.score;
+            self.learned += rule.score * times as f64;
             return;
         }
         self.forced |= rule.flags.force;
-        let score = rule.score_without_bayes;
+        let (score, times) = (rule.score_without_bayes, times as f64);
         match rule.flags.counts_as.unwrap_or(rule.place) {
-            RulePlace::Head => self.head += score,
-            RulePlace::Body => self.body += score,
+            RulePlace::Head => self.head += score * times,
+            RulePlace::Body => self.body += score * times,
             RulePlace::Meta { head, body } if head + body > 0 => {
                 let all = (head + body) as f64;
-                self.head += thousandths(score * head as f64 / all);
-                self.body += thousandths(score * body as f64 / all);
+                self.head += thousandths(score * head as f64 / all) * times;
+                self.body += thousandths(score * body as f64 / all) * times;
             }
             RulePlace::Meta { .. } | RulePlace::Other => {}
         }
-        self.total += score;
+        self.total += score * times;
     }
 
     /// The sum without learners, rounded to a thousandth; AWL and TxRep average it too.
@@ -185,12 +185,15 @@ mod tests {
     fn points(rules: &[(RulePlace, f64)]) -> PointTotals {
         let mut points = PointTotals::default();
         for (place, score) in rules {
-            points.add(&RulePoints {
-                place: *place,
-                flags: RuleFlags::default(),
-                score: 0.0,
-                score_without_bayes: *score,
-            });
+            points.add(
+                &RulePoints {
+                    place: *place,
+                    flags: RuleFlags::default(),
+                    score: 0.0,
+                    score_without_bayes: *score,
+                },
+                1,
+            );
         }
         points
     }
@@ -210,15 +213,18 @@ mod tests {
     fn ham_is_learned_below_the_threshold_unless_bayes_disagrees() {
         let mut none = PointTotals::default();
         assert_eq!(SETTINGS.decide(&none, false, None), Some(Class::Ham));
-        none.add(&RulePoints {
-            place: RulePlace::Body,
-            flags: RuleFlags {
-                learner: true,
-                ..RuleFlags::default()
+        none.add(
+            &RulePoints {
+                place: RulePlace::Body,
+                flags: RuleFlags {
+                    learner: true,
+                    ..RuleFlags::default()
+                },
+                score: 3.5,
+                score_without_bayes: 0.0,
             },
-            score: 3.5,
-            score_without_bayes: 0.0,
-        });
+            1,
+        );
         assert_eq!(SETTINGS.decide(&none, false, None), None);
     }
 

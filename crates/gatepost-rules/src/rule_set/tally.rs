@@ -67,7 +67,7 @@ impl ScoreTotal {
     }
 
     fn count(&mut self, facts: &RuleFacts, score: f64, times: usize, matched: Option<Vec<u8>>) {
-        self.points.add(facts);
+        self.points.add(facts, times);
         self.score += score * times as f64;
         if let Some(prefix) = &facts.subject_prefix
             && !self.subject_prefix.contains(&**prefix)
@@ -137,13 +137,15 @@ struct LearningEffects {
 }
 
 impl LearningEffects {
-    fn add(&mut self, facts: &RuleFacts) {
-        self.autolearn.add(&facts.points);
+    /// Adds a rule with its number of hits: SpamAssassin lists it, and so adds its points, once for
+    /// each.
+    fn add(&mut self, facts: &RuleFacts, times: usize) {
+        self.autolearn.add(&facts.points, times);
         if facts.points.forces() {
             self.forced.push(Arc::clone(&facts.name));
         }
         if !facts.no_autolearn {
-            self.awl += facts.score;
+            self.awl += facts.score * times as f64;
             self.no_awl |= facts.no_awl;
         }
     }
