@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Topic, Verdict};
-use gatepost_store::{JournalEntry, MailboxDelivery, QuarantineEntry};
+use gatepost_store::{JournalEntry, MailboxDelivery, QuarantineEntry, StoreError};
 
 use crate::gateway::{Gateway, SubmissionOutcome, all_committed};
 use crate::mail_payload::{self, MailPayload, RenderedPayload};
@@ -55,32 +55,34 @@ impl Gateway {
             properties.user.push(name);
             let handover = self.sink().publish_traced(publication, message.id);
             entry.deliveries += handover.deliveries;
-            tickets.extend(handover.ticket);
             if let Some(refusal) = handover.refused {
-                return not_released(&format!("{refusal}; the message stays in quarantine"));
+                return not_released(&refusal.to_string());
+            }
+            match handover.ticket {
+                Some(Ok(ticket)) => tickets.push(Ok(ticket)),
+                Some(Err(error)) => return not_stored(message.id, &error),
+                None => {}
             }
         }
+        // The end of the quarantine is submitted only after the publications are on disk: a nearly
+        // full disk refuses those and would still accept this, which frees space.
+        if let Err(error) = all_committed(tickets).await {
+            return not_stored(message.id, &error);
+        }
         let deliveries = entry.deliveries;
-        let released = (!targets.stays_quarantined).then(|| {
-            entry.action = verdict.action;
-            entry.reason.clone_from(&verdict.reason);
-            self.announce(&entry);
-            entry
-        });
+        entry.action = verdict.action;
+        entry.reason.clone_from(&verdict.reason);
         let delivery = MailboxDelivery {
             users: targets.mailboxes.clone(),
             id: message.id,
             mail: targets.mail,
         };
-        // Submitted before the publications are waited for.
-        let delivered = self.store().release(delivery, released);
-        let stored = match all_committed(tickets).await {
-            Ok(()) => delivered.await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = stored {
-            tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
-            return not_released("the release could not be stored");
+        let released = (!targets.stays_quarantined).then(|| entry.clone());
+        if let Err(error) = self.store().release(delivery, released).await {
+            return not_stored(message.id, &error);
+        }
+        if !targets.stays_quarantined {
+            self.announce(&entry);
         }
         for user in &targets.mailboxes {
             self.trace_delivery(message.id, OtherDestination::Mailbox(user));
@@ -133,9 +135,15 @@ fn released_message(quarantined: QuarantineEntry) -> (Arc<Message>, JournalEntry
     (Arc::new(message), entry)
 }
 
+fn not_stored(message: MessageId, error: &StoreError) -> SubmissionOutcome {
+    tracing::error!(target: "gateway", %message, "a release was not stored: {error}");
+    not_released(&format!("the release could not be stored ({error})"))
+}
+
 fn not_released(why: &str) -> SubmissionOutcome {
+    let reason = format!("{why}; the message stays in quarantine");
     SubmissionOutcome {
-        verdict: Verdict::new(Action::Defer, why),
+        verdict: Verdict::new(Action::Defer, reason),
         deliveries: 0,
         storage_failure: None,
         violation: None,

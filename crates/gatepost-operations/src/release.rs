@@ -1,9 +1,9 @@
 //! Releases from quarantine: a message goes to the destinations of its recipients' mail, or to
 //! those that the operator names.
 //!
-//! Next hops come first: messages that they refuse must stay in quarantine. Topics and mailboxes
-//! follow in one commit with the end of the quarantine, or before it in a cluster, in which one
-//! node at a time may release a message.
+//! Next hops come first: messages that they refuse must stay in quarantine. Topics follow. Once
+//! those are on disk, mailboxes follow in one commit with the end of the quarantine, or before it
+//! in a cluster, in which one node at a time may release a message.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
