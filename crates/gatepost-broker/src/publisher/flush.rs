@@ -37,10 +37,11 @@ impl Publisher {
         submitted.logged.or(submitted.stored)
     }
 
-    /// As [`Publisher::flush`], for publications that no client waits for: the ticket is for the
-    /// changes of this server alone.
-    pub(crate) fn flush_effects(&mut self) -> Option<Result<Ticket, StoreError>> {
-        // A will is removed from its session by these changes, so it is kept until it is logged.
+    /// As [`Publisher::flush`], for publications that nobody repeats, since the other changes of
+    /// the batch remove what they came from: the ticket is for the changes of this server alone.
+    pub fn flush_effects(&mut self) -> Option<Result<Ticket, StoreError>> {
+        // A will is removed from its session by these changes, or a delayed message from those that
+        // wait, so it is kept until it is logged.
         self.batch.ends_sending = true;
         self.flush_all().stored
     }

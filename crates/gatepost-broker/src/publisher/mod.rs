@@ -284,6 +284,12 @@ impl Publisher {
         receivers
     }
 
+    /// Whether this publication would be kept in the history on disk.
+    pub fn keeps(&mut self, publication: &Publication) -> bool {
+        let slot = self.slot_of(&publication.topic);
+        self.keeps_history_of(slot, publication)
+    }
+
     /// Whether the publication must be in the history after a restart.
     fn keeps_history_of(&self, slot: TopicSlot, publication: &Publication) -> bool {
         let is_transient = publication.qos == Qos::AtMostOnce || publication.topic.is_internal();

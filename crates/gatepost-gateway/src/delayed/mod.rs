@@ -3,12 +3,15 @@
 //!
 //! A publication whose user property `delay` names a time in the future is kept here instead of
 //! being published. Its publisher is answered when it is on disk. At its time it is published with
-//! a new id, so that it is the newest in the history, and then forgotten: a crash in between
-//! publishes it twice, but never loses it.
+//! a new id, so that it is the newest in the history, and removed in the same commit
+//! (`delivery.rs`): a crash before that commit may publish it twice, but never loses it.
 //!
-//! Only the places in the order are in memory, the messages themselves are not.
+//! Only the places in the order are in memory, the messages themselves are not. After a commit that
+//! failed, memory and disk are the same again (`state.rs`).
 
+mod delivery;
 mod due_time;
+mod state;
 mod stored;
 mod waiting;
 
@@ -18,21 +21,18 @@ use std::time::{Duration, SystemTime};
 use gatepost_broker::{Broker, PublishRefusal, RuleViolation};
 use gatepost_message::{MessageId, Publication, SEQUENCE_ID};
 use gatepost_settings::{ByteSize, Period};
-use gatepost_store::{Store, StoreChange, StoreError, Ticket};
-use parking_lot::Mutex;
+use gatepost_store::{Store, StoreError, Ticket};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::delayed_listing::DelayedListing;
 use crate::publication_sink::{OtherDestination, PublicationReceipt, PublicationSink};
 pub(crate) use due_time::due_time;
 pub use due_time::{DELAY, DelayMistake};
+use state::DelayedState;
+use stored::FoundMessage;
 use waiting::{DuePosition, WaitingMessage, WaitingMessages};
-
-/// The longest sleep: the clock may be set meanwhile.
-const SLEEP_MAX: Duration = Duration::from_secs(30);
-/// The pause after a message could not be published.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// `[delayed]`: messages that are delivered later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ struct DelayedCore {
     broker: Broker,
     store: Store,
     settings: DelayedSettings,
-    waiting: Mutex<WaitingMessages>,
+    state: Mutex<DelayedState>,
     /// The first place has changed.
     changed: Notify,
 }
@@ -82,85 +82,16 @@ impl DelayedMessages {
             broker,
             store,
             settings: settings.clone(),
-            waiting: Mutex::new(waiting),
+            state: Mutex::new(DelayedState::new(waiting)),
             changed: Notify::new(),
         })))
     }
 
-    /// Publishes each message at its time, until `is_down` returns true.
-    pub async fn run(self, mut is_down: watch::Receiver<bool>) {
-        loop {
-            let pause = self.publish_due().await;
-            tokio::select! {
-                _ = is_down.wait_for(|&is_down| is_down) => return,
-                () = self.0.changed.notified() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-    }
-
-    /// Publishes the messages that are due, and returns the time of the next check.
-    async fn publish_due(&self) -> Duration {
-        loop {
-            let now = SystemTime::now();
-            let first = self.0.waiting.lock().first();
-            let Some(place) = first else {
-                return SLEEP_MAX;
-            };
-            if let Ok(left) = place.due().duration_since(now)
-                && !left.is_zero()
-            {
-                return left.min(SLEEP_MAX);
-            }
-            if !self.publish_at(place).await {
-                return RETRY_PAUSE;
-            }
-        }
-    }
-
-    /// Publishes one; `false` where that must be tried again.
-    async fn publish_at(&self, place: DuePosition) -> bool {
-        let core = &self.0;
-        let mut publication = match stored::read(&core.store, place) {
-            Ok(Some(publication)) => publication,
-            // A message without a commit was never acknowledged; its commit may also be in
-            // progress.
-            Ok(None) if place.is_overdue() => {
-                core.waiting.lock().remove(place);
-                return true;
-            }
-            Ok(None) => return false,
-            Err(error) => {
-                tracing::warn!(target: "gateway", %error, "a delayed message cannot be read");
-                return false;
-            }
-        };
-        // From here on it can be neither replaced nor cancelled.
-        let Some(message) = core.waiting.lock().remove(place) else {
-            return true;
-        };
-        publication.id = MessageId::next();
-        let published = core.broker.publish(publication).await;
-        let is_published = match published {
-            Ok(outcome) => match outcome.refused {
-                None | Some(PublishRefusal::Retain) => true,
-                // The rules of its topic have changed since it was accepted.
-                Some(PublishRefusal::Rule(violation)) if !violation.is_temporary() => {
-                    tracing::warn!(target: "gateway", topic = message.topic,
-                        "a delayed message is dropped: {violation}");
-                    true
-                }
-                Some(_) => false,
-            },
-            Err(_) => false,
-        };
-        if is_published {
-            // A store that takes no changes has it published again after a restart.
-            let _ = core.store.submit_deferred([stored::removal(place)]);
-        } else {
-            core.waiting.lock().insert(place, message);
-        }
-        is_published
+    /// The messages that wait, after the changes that could not be stored were undone.
+    fn state(&self) -> MutexGuard<'_, DelayedState> {
+        let mut state = self.0.state.lock();
+        state.settle(&self.0.store);
+        state
     }
 
     /// Keeps a publication until `due`, in place of one with the same sequence id on the same
@@ -172,31 +103,16 @@ impl DelayedMessages {
         }
         let place = DuePosition::new(due, publication.id);
         let message = WaitingMessage::of(&publication);
-        let mut waiting = core.waiting.lock();
-        let replaced = waiting.place_of(&message.topic, &message.name);
-        let freed = replaced.and_then(|place| waiting.remove(place));
-        let has_room = waiting.count() < core.settings.messages_max
-            && waiting.bytes() + message.bytes <= core.settings.bytes_max.as_usize();
-        if !has_room {
-            if let (Some(place), Some(freed)) = (replaced, freed) {
-                waiting.insert(place, freed);
-            }
+        let mut state = self.state();
+        if !state.has_room(&message, &core.settings) {
             return PublicationReceipt {
                 refused: Some(PublishRefusal::Delayed),
                 ..PublicationReceipt::default()
             };
         }
-        let changes = replaced.map(stored::removal).into_iter();
-        let changes: Vec<StoreChange> = changes
-            .chain([stored::change(place, &publication)])
-            .collect();
-        // Submitted under the lock: a replacement follows the message that it replaces.
-        let ticket = core.store.submit(changes);
+        let ticket = state.keep(&core.store, place, message, &publication);
         if ticket.is_ok() {
-            waiting.insert(place, message);
             core.changed.notify_one();
-        } else if let (Some(place), Some(freed)) = (replaced, freed) {
-            waiting.insert(place, freed);
         }
         PublicationReceipt {
             ticket: Some(ticket),
@@ -206,10 +122,7 @@ impl DelayedMessages {
 
     /// Removes a message that waits.
     fn forget(&self, topic: &str, name: &str) -> Option<Result<Ticket, StoreError>> {
-        let mut waiting = self.0.waiting.lock();
-        let place = waiting.place_of(topic, name)?;
-        waiting.remove(place);
-        Some(self.0.store.submit([stored::removal(place)]))
+        self.state().forget(&self.0.store, topic, name)
     }
 
     /// The time until which a publication is to be kept; `None` where it is published immediately.
@@ -231,16 +144,25 @@ impl DelayedMessages {
         }
         let properties = publication.properties.as_ref();
         let name = properties.and_then(|properties| properties.user_property(SEQUENCE_ID));
-        if let Some(name) = name {
-            // An update that is for now replaces one that waits.
-            let _ = self.forget(publication.topic.as_str(), name);
+        // An update that is for now replaces one that waits.
+        let removal = name.and_then(|name| self.forget(publication.topic.as_str(), name));
+        let mut receipt = publish(&self.0.broker, publication);
+        match removal {
+            None => {}
+            Some(Err(error)) => receipt.ticket = Some(Err(error)),
+            Some(Ok(removal)) => match removal.outcome() {
+                Some(Err(error)) => receipt.ticket = Some(Err(error)),
+                // It precedes the publication in the store's queue, so that its failure would be
+                // one of the publication too.
+                _ => receipt.ticket = receipt.ticket.or(Some(Ok(removal))),
+            },
         }
-        publish(&self.0.broker, publication)
+        receipt
     }
 
     /// At most `count` of the messages that wait, after the first `skip`.
     fn listing(&self, skip: usize, count: usize) -> DelayedListing {
-        let waiting = self.0.waiting.lock();
+        let waiting = &self.state().waiting;
         let messages = waiting.in_order().skip(skip).take(count);
         DelayedListing {
             messages: messages
@@ -258,7 +180,7 @@ impl DelayedMessages {
         count: usize,
     ) -> Result<Vec<(SystemTime, Publication)>, StoreError> {
         let wanted: Vec<DuePosition> = {
-            let waiting = self.0.waiting.lock();
+            let waiting = &self.state().waiting;
             let wanted = waiting
                 .in_order()
                 .filter(|(_, message)| wants(&message.topic));
@@ -267,15 +189,16 @@ impl DelayedMessages {
         let mut found = Vec::new();
         for place in wanted {
             // A message whose commit is in progress is not yet acknowledged.
-            let publication = stored::read(&self.0.store, place)?;
-            found.extend(publication.map(|publication| (place.due(), publication)));
+            if let FoundMessage::Whole(publication) = stored::read(&self.0.store, place)? {
+                found.push((place.due(), publication));
+            }
         }
         Ok(found)
     }
 
     /// The topic and the name of the message with this id.
     fn find(&self, id: MessageId) -> Option<(String, String)> {
-        let waiting = self.0.waiting.lock();
+        let waiting = &self.state().waiting;
         let mut all = waiting.in_order();
         let (_, found) = all.find(|(place, _)| place.id == id)?;
         Some((found.topic.clone(), found.name.clone()))

@@ -70,27 +70,48 @@ pub(super) fn removal(place: DuePosition) -> StoreChange {
     StoreChange::DeleteRecord { space, key }
 }
 
-/// The message at a place.
-pub(super) fn read(store: &Store, place: DuePosition) -> Result<Option<Publication>, StoreError> {
-    let mut found = None;
-    store.each_record(SPACE, &key(place), |_, value| {
-        found = publication(place.id, &value);
-    })?;
-    Ok(found)
+/// What the store has at a place.
+pub(super) enum FoundMessage {
+    /// The message.
+    Whole(Publication),
+    /// A record that is damaged, or that no version of Gatepost wrote.
+    Unreadable,
+    /// Nothing.
+    Absent,
 }
 
-/// Visits all messages that wait. Unreadable ones are left out.
+/// Reads the message at a place.
+pub(super) fn read(store: &Store, place: DuePosition) -> Result<FoundMessage, StoreError> {
+    match store.record(SPACE, &key(place)) {
+        Ok(Some(value)) => {
+            let read = publication(place.id, &value);
+            Ok(read.map_or(FoundMessage::Unreadable, FoundMessage::Whole))
+        }
+        Ok(None) => Ok(FoundMessage::Absent),
+        Err(StoreError::DamagedRow { .. }) => Ok(FoundMessage::Unreadable),
+        Err(error) => Err(error),
+    }
+}
+
+/// Visits all messages that wait. Unreadable ones are left out, and counted in the log.
 pub(super) fn each(
     store: &Store,
     mut visit: impl FnMut(DuePosition, WaitingMessage),
 ) -> Result<(), StoreError> {
+    let mut unreadable: u64 = 0;
     store.each_record(SPACE, b"", |key, value| {
         let place = place_of(&key);
         let found = place.and_then(|place| Some((place, publication(place.id, &value)?)));
-        if let Some((place, publication)) = found {
-            visit(place, WaitingMessage::of(&publication));
+        match found {
+            Some((place, publication)) => visit(place, WaitingMessage::of(&publication)),
+            None => unreadable += 1,
         }
-    })
+    })?;
+    if unreadable > 0 {
+        tracing::error!(target: "gateway", unreadable,
+            "delayed messages cannot be read and are not delivered; they stay in the database");
+    }
+    Ok(())
 }
 
 fn publication(id: MessageId, value: &Bytes) -> Option<Publication> {
