@@ -22,7 +22,7 @@ use crate::delivery_loop::{DeliveryLoop, DigestSchedule};
 use crate::field_mistake::FieldMistake;
 use crate::mail::{
     MailQueue, MailSink, MailTransport, NO_SMARTHOST, OUTGOING_CONCURRENCY, OUTGOING_NAME,
-    OUTGOING_TOPIC, OutgoingSink,
+    OutgoingSink, outgoing_settings,
 };
 use crate::session::client_id;
 use crate::session_end::end_session;
@@ -348,15 +348,6 @@ impl Sinks {
             let _ = end.send(());
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
-    }
-}
-
-/// The sink of the server's own mail.
-fn outgoing_settings() -> SinkSettings {
-    SinkSettings {
-        name: OUTGOING_NAME.to_owned(),
-        filters: vec![OUTGOING_TOPIC.to_owned()],
-        ..SinkSettings::default()
     }
 }
 

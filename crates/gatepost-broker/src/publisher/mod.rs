@@ -9,6 +9,7 @@
 //! Order: a run is closed before anything else is published, so every subscriber sees the
 //! publisher's order over all topics, which is more than the standard requires.
 
+mod addressed;
 mod batch_traffic;
 mod flush;
 mod forwarding;
@@ -111,8 +112,8 @@ pub struct Publisher {
     pending_flush: PendingFlush,
     /// Subscribers whose queues became too full.
     congested: Vec<Arc<Session>>,
-    /// The number of sessions whose queue was full for the present publication.
-    refusals: usize,
+    /// The ordinals of the sessions whose queue was full for the present publication.
+    refused_by: Vec<u64>,
     /// Whether it publishes messages of other nodes.
     is_of_other_nodes: bool,
     /// Whether the present publication leaves the retained message of its topic as it is.
@@ -139,7 +140,7 @@ impl Publisher {
             traffic: BatchTraffic::default(),
             pending_flush: PendingFlush::default(),
             congested: Vec::new(),
-            refusals: 0,
+            refused_by: Vec::new(),
             is_of_other_nodes: false,
             keeps_retained: false,
             logged: Vec::new(),
@@ -234,7 +235,7 @@ impl Publisher {
             .account(slot, &publication)
             .then_some(PublishRefusal::Retain);
         let receivers = self.deliver(slot, &publication, is_logged);
-        if self.refusals > 0 && self.refusals == receivers {
+        if !self.refused_by.is_empty() && self.refused_by.len() == receivers {
             refused = Some(PublishRefusal::Queues);
         }
         let is_forwarded = self.forward(&publication);
@@ -257,7 +258,7 @@ impl Publisher {
         publication: &Arc<Publication>,
         is_logged: bool,
     ) -> usize {
-        self.refusals = 0;
+        self.refused_by.clear();
         let route = self.remember_and_queue(slot, publication);
         let receivers = route.receivers();
         if receivers == 0 {

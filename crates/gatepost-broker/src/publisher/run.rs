@@ -128,7 +128,7 @@ impl Publisher {
             DeliveryOutcome::None | DeliveryOutcome::Ended => {}
             DeliveryOutcome::Dirty => self.pending_flush.sessions.push(session.clone()),
             DeliveryOutcome::Held => self.pending_flush.held.push(session.clone()),
-            DeliveryOutcome::Refused => self.refusals += 1,
+            DeliveryOutcome::Refused => self.refused_by.push(session.ordinal),
             DeliveryOutcome::Filling | DeliveryOutcome::Congested => {
                 // The session may be held as well; continuing it flushes too.
                 self.pending_flush.held.push(session.clone());

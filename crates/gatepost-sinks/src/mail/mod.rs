@@ -22,7 +22,7 @@ use crate::transport::{AttemptFuture, RemainingRecipients, SinkTransport};
 use composition::MailContent;
 pub(crate) use composition::is_address;
 pub use outgoing::{MailQueue, QueueError};
-pub(crate) use outgoing::{SharedTransport, TOPIC as OUTGOING_TOPIC};
+pub(crate) use outgoing::{SharedTransport, outgoing_settings};
 pub use smarthost::{
     Checking, MailSubmission, MailTransport, RefusedRecipient, SendOutcome, Sending,
 };

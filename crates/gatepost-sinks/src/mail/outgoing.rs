@@ -4,19 +4,40 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_broker::{Broker, PublishRefusal};
+use gatepost_broker::{Broker, PublishRefusal, SlowSubscriber};
 use gatepost_message::{Properties, Publication, Qos, Topic, TopicError};
-use gatepost_store::{StoreChange, StoreError};
+use gatepost_settings::Period;
+use gatepost_store::{StoreChange, StoreError, Ticket};
 use parking_lot::RwLock;
 
+use super::OUTGOING_NAME;
 use super::smarthost::{MailSubmission, MailTransport};
 use crate::frame::SinkDelivery;
+use crate::session::client_id;
+use crate::settings::{SinkRetrySettings, SinkSettings};
 
 /// The topic of mail on its way; a client may not publish to it, and only an administrator may
 /// subscribe to it.
-pub(crate) const TOPIC: &str = "$mail/outgoing";
+const TOPIC: &str = "$mail/outgoing";
+/// The age at which a mail is given up. RFC 5321, section 4.5.4.1: at least 4 to 5 days.
+const AGE_MAX: Period = Period::seconds(5 * 86_400);
 const SENDER: &str = "sender";
 const RECIPIENT: &str = "recipient";
+
+/// The sink of the server's own mail.
+pub(crate) fn outgoing_settings() -> SinkSettings {
+    SinkSettings {
+        name: OUTGOING_NAME.to_owned(),
+        filters: vec![TOPIC.to_owned()],
+        // A mail that was taken is not displaced: whoever sends another one is refused instead.
+        when_full: SlowSubscriber::DropNewest,
+        retry: SinkRetrySettings {
+            age_max: AGE_MAX,
+            ..SinkRetrySettings::default()
+        },
+        ..SinkSettings::default()
+    }
+}
 
 /// The smarthost in use, shared by all that sends mail. A reload replaces it.
 #[derive(Clone, Default)]
@@ -61,10 +82,10 @@ impl MailQueue {
     }
 
     /// Queues a mail. Nothing waits for the commit: it is in the store's queue before whatever
-    /// the caller commits after it.
+    /// the caller commits after it. A mail that is refused is logged.
     pub fn send(&self, mail: &MailSubmission) {
-        if let Ok(publication) = publication(mail) {
-            let _ = self.broker.publish_now(publication);
+        if let Err(error) = self.submit(mail, Vec::new()) {
+            tracing::warn!(target: "sinks", to = ?mail.recipients, %error, "a mail is not sent");
         }
     }
 
@@ -80,19 +101,29 @@ impl MailQueue {
         mail: &MailSubmission,
         changes: Vec<StoreChange>,
     ) -> Result<(), QueueError> {
-        let publication = publication(mail)?;
-        let ticket = {
-            let mut publisher = self.broker.publisher();
-            if let Some(refusal) = publisher.publish(publication).refused {
-                return Err(refusal.into());
-            }
-            publisher.add_changes(changes);
-            publisher.flush()
-        };
-        if let Some(ticket) = ticket {
-            ticket?.committed().await?;
+        if let Some(ticket) = self.submit(mail, changes)? {
+            ticket.committed().await?;
         }
         Ok(())
+    }
+
+    /// Submits a mail and these changes, if the session of outgoing mail takes the mail: that an
+    /// administrator, who may subscribe too, has received it does not count.
+    fn submit(
+        &self,
+        mail: &MailSubmission,
+        changes: Vec<StoreChange>,
+    ) -> Result<Option<Ticket>, QueueError> {
+        let publication = publication(mail)?;
+        let mut publisher = self.broker.publisher();
+        let taken = publisher.publish_for(&client_id(OUTGOING_NAME), publication);
+        match taken.ok_or(QueueError::Closed)?.refused {
+            None => {}
+            Some(PublishRefusal::Queues) => return Err(QueueError::Full),
+            Some(refusal) => return Err(refusal.into()),
+        }
+        publisher.add_changes(changes);
+        Ok(publisher.flush().transpose()?)
     }
 }
 
@@ -102,6 +133,12 @@ pub enum QueueError {
     /// The store failed.
     #[error("the mail could not be stored; try again later")]
     Store(#[from] StoreError),
+    /// Too many mails wait.
+    #[error("too much mail waits for the smarthost; try again later")]
+    Full,
+    /// There is no session of outgoing mail: no smarthost is set, or the server has just started.
+    #[error("the queue of outgoing mail is not open; try again later")]
+    Closed,
     /// The broker has no room.
     #[error("{0}; try again later")]
     Refused(#[from] PublishRefusal),
@@ -136,5 +173,58 @@ pub(super) fn submission_of(delivery: &SinkDelivery) -> MailSubmission {
         sender: of(SENDER).next().unwrap_or_default(),
         recipients: of(RECIPIENT).collect(),
         text: delivery.payload.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{SinkSession, SinkSubscription};
+    use gatepost_broker::{BrokerSettings, RequestedFilter, SubscribeOptions};
+
+    /// A session for outgoing mail that reads nothing; one mail is handed over, and one waits.
+    async fn open(broker: &Broker, settings: &SinkSettings) -> SinkSession {
+        let filter = RequestedFilter::new(TOPIC).expect("a filter");
+        let wanted = SinkSubscription {
+            filters: vec![(filter, SubscribeOptions::at(Qos::AtLeastOnce))],
+            in_flight_max: 1,
+            frame_bytes_max: None,
+            kind: "mail",
+            authorization: None,
+        };
+        let opened = SinkSession::open(broker, settings, &wanted).await;
+        opened.expect("a session")
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_refuses_mail_that_another_session_takes() {
+        let broker = Broker::new(BrokerSettings::default());
+        let queue = MailQueue::new(broker.clone());
+        let mail = MailSubmission {
+            sender: String::new(),
+            recipients: vec!["anna@example.org".to_owned()],
+            text: b"Subject: x\r\n\r\n".to_vec(),
+        };
+        let administrator = SinkSettings {
+            name: "administrator".to_owned(),
+            ..SinkSettings::default()
+        };
+        let _administrator = open(&broker, &administrator).await;
+        let refused = queue.queue(&mail).await;
+        assert!(matches!(refused, Err(QueueError::Closed)), "{refused:?}");
+        let settings = SinkSettings {
+            queue_messages_max: 1,
+            ..outgoing_settings()
+        };
+        let _outgoing = open(&broker, &settings).await;
+        for _ in 0..2 {
+            queue.queue(&mail).await.expect("room");
+        }
+        let refused = queue.queue(&mail).await;
+        assert!(matches!(refused, Err(QueueError::Full)), "{refused:?}");
+        let session = broker
+            .session(&client_id(OUTGOING_NAME))
+            .expect("a session");
+        assert_eq!(session.dropped, 1, "only the one that was refused");
     }
 }
