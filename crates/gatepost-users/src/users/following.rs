@@ -39,7 +39,8 @@ impl Users {
         }
     }
 
-    fn load_if_changed(&self) -> Result<(), UsersError> {
+    /// Reads the users again if another process has changed them.
+    pub(super) fn load_if_changed(&self) -> Result<(), UsersError> {
         let revision = self.revision()?;
         if *self.shared.loaded.lock() == revision {
             return Ok(());

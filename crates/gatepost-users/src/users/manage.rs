@@ -351,8 +351,8 @@ impl Users {
             .map_err(|_| UsersError::Hashing)?
     }
 
-    /// Makes a change of one user's or group's records, which `changes` computes from the present
-    /// snapshot, and puts it in force here.
+    /// Makes a change of one user's or group's records, which `changes` computes from the users as
+    /// they are on the disk, and puts it in force here.
     pub(super) async fn change(
         &self,
         name: &str,
@@ -360,12 +360,22 @@ impl Users {
     ) -> Result<(), UsersError> {
         let store = &self.shared.store;
         let is_shared = store.shared_records().is_some();
+        // Two changes that are computed from the same users would lose the first one. In a cluster,
+        // revisions prevent that.
+        let mut _changing = None;
+        if !is_shared {
+            _changing = Some(self.shared.changing.lock().await);
+            // The commit of a change whose caller has given up may be in progress.
+            store.flush().await;
+        }
         let computed = move || {
             if is_shared {
                 // The change is for the revision that the store had just before.
                 self.load_snapshot()?;
                 return changes();
             }
+            // Another process may have changed users since the last look (`Users::follow`).
+            self.load_if_changed()?;
             let mut changes = changes()?;
             changes.push(record::new_revision());
             Ok(changes)

@@ -53,6 +53,8 @@ pub(crate) struct UsersCore {
     pub(crate) live: Arc<LiveSnapshot>,
     /// Serialises loading. The value is the revision that was loaded last.
     loaded: Mutex<Vec<u8>>,
+    /// Held by the one change of this process that is being computed and committed.
+    changing: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
     issuers: ArcSwap<Issuers>,
     failure_limits: Arc<FailureLimits>,
@@ -95,6 +97,7 @@ impl Users {
                 pepper: ArcSwap::from_pointee(pepper(&store)?),
                 live,
                 loaded: Mutex::default(),
+                changing: tokio::sync::Mutex::default(),
                 changed: watch::Sender::new(0),
                 issuers: ArcSwap::from_pointee(issuers),
                 checker: PasswordChecker::new(settings, failure_limits.clone()),

@@ -1,6 +1,7 @@
 //! Users as a listener uses them: accepted and refused logins, and permissions, also when they
 //! change during an open connection.
 
+mod changes;
 mod credentials;
 mod grants;
 mod kept;
