@@ -84,7 +84,8 @@ impl LessonReader {
             return Ok(pending);
         }
         if sequence > self.read + 1 {
-            check_gap(&self.stream, self.read).await?;
+            // Boxed, since its future is large.
+            Box::pin(check_gap(&self.stream, self.read)).await?;
         }
         if self.stream.is_lesson(&message.subject) {
             match Lesson::from_bytes(&message.payload) {
