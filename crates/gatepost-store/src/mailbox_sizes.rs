@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(sizes.remembered("anna", Instant::now()), Some(120));
         assert_eq!(sizes.remembered("bert", Instant::now()), None);
         assert_eq!(count(&sizes, "anna", 999), 120, "not counted again");
-        let later = Instant::now() + REMEMBERED_MIN + Duration::from_secs(60);
+        let later = Instant::now() + REMEMBERED_MIN + Duration::from_mins(1);
         assert_eq!(sizes.remembered("anna", later), None);
         sizes.forget("anna");
         assert_eq!(count(&sizes, "anna", 7), 7);
