@@ -176,8 +176,17 @@ pub(super) fn meta(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOut
 
 pub(super) fn network(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
-    let mut words = value.splitn(3, char::is_whitespace).map(str::trim);
-    let arguments: Vec<String> = words.by_ref().map(str::to_owned).collect();
+    // The third argument, a filter, may contain blanks.
+    let mut arguments = Vec::new();
+    let mut rest = value.trim();
+    while !rest.is_empty() && arguments.len() < 2 {
+        let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        arguments.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    if !rest.is_empty() {
+        arguments.push(rest.to_owned());
+    }
     let function = line.directive.to_owned();
     define(
         loaded,

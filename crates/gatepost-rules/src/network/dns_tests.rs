@@ -7,12 +7,12 @@ use std::net::IpAddr;
 use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 use gatepost_pattern::Pattern;
 
+use super::ask::AskTest;
 use super::asn;
 use super::hashes::HashTest;
 use super::senders::SenderTest;
 use super::settings::NetworkSettings;
 use super::views::{LinkKey, NetworkViews};
-use crate::tags::{TagTemplatePart, pieces};
 
 /// Addresses of relays that one list is queried about, as SpamAssassin's `num_check_received`.
 const RELAYS_MAX: usize = 9;
@@ -71,19 +71,24 @@ impl Subtest {
         })
     }
 
-    fn fits(&self, record: &RecordData) -> bool {
+    pub(super) fn fits(&self, record: &RecordData) -> bool {
         let (text, address) = match record {
             RecordData::A(address) => (address.to_string().into_bytes(), Some(u32::from(*address))),
             RecordData::Text(text) => (text.clone(), None),
             RecordData::Aaaa(address) => (address.to_string().into_bytes(), None),
-            RecordData::Name(name) | RecordData::Exchanger { name, .. } => {
-                (name.clone().into_bytes(), None)
+            // As in a zone file.
+            RecordData::Name(name) => (format!("{name}.").into_bytes(), None),
+            RecordData::Exchanger { preference, name } => {
+                (format!("{preference} {name}.").into_bytes(), None)
             }
             RecordData::Tlsa(record) => (record.to_string().into_bytes(), None),
         };
         match self {
             Self::Exactly(wanted) => text == wanted.as_bytes(),
-            Self::Bits(bits) => address.is_some_and(|address| address & bits != 0),
+            // Lists answer from 127.0.0.0/8 (RFC 5782, section 2.1).
+            Self::Bits(bits) => {
+                address.is_some_and(|address| address >> 24 == 127 && address & bits != 0)
+            }
             Self::Range(low, high) => {
                 address.is_some_and(|address| (*low..=*high).contains(&address))
             }
@@ -138,12 +143,8 @@ pub(crate) enum NetworkTest {
         ips_only: bool,
         domains_only: bool,
     },
-    /// A question of the rule's own making.
-    Ask {
-        template: String,
-        kind: RecordType,
-        filter: Option<Subtest>,
-    },
+    /// `askdns`.
+    Ask(AskTest),
     /// A test that authenticates the sender.
     Sender(SenderTest),
     /// A question by hashes.
@@ -245,13 +246,7 @@ impl NetworkTest {
             Self::Origin { .. } | Self::OriginField { .. } | Self::OriginOfTemplates => {
                 asn::questions(views.mail(), &views.settings().senders)
             }
-            Self::Ask { template, kind, .. } => {
-                let names = views.fill(template, answer);
-                names
-                    .iter()
-                    .map(|name| Question::new(name, *kind))
-                    .collect()
-            }
+            Self::Ask(test) => test.questions(views, answer),
         }
     }
 
@@ -269,14 +264,7 @@ impl NetworkTest {
     /// The tags whose values it queries.
     pub(crate) fn tags(&self) -> Vec<&str> {
         match self {
-            Self::Ask { template, .. } => {
-                let pieces = pieces(template);
-                let names = pieces.filter_map(|piece| match piece {
-                    TagTemplatePart::Tag(tag) => Some(tag.name),
-                    TagTemplatePart::Text(_) => None,
-                });
-                names.collect()
-            }
+            Self::Ask(test) => test.tags(),
             Self::Hashes(test) => test.tag().into_iter().collect(),
             _ => Vec::new(),
         }
@@ -289,7 +277,7 @@ impl NetworkTest {
                 zone
             }
             Self::Hashes(test) => test.zone(),
-            Self::Ask { template, .. } => template.rsplit_once('_')?.1.trim_matches('.'),
+            Self::Ask(test) => test.zone()?,
             _ => return None,
         };
         (!zone.is_empty()).then_some(zone)
@@ -300,9 +288,7 @@ impl NetworkTest {
         match self {
             Self::Sender(_) => true,
             Self::Links { keys, .. } => keys.iter().any(|key| key.has_steps()),
-            Self::Ask { template, .. } => ["_DKIMDOMAIN_", "_ASN_", "_ASNCIDR_"]
-                .iter()
-                .any(|tag| template.contains(tag)),
+            Self::Ask(test) => test.has_steps(),
             _ => false,
         }
     }
@@ -324,14 +310,7 @@ impl NetworkTest {
                             .any(|question| lists(answer(question), Some(subtest)))
                 })
             }
-            Self::Ask { filter, .. } => self.questions(views, answer).iter().any(|question| {
-                let Some(QuestionOutcome::Records(records)) = answer(question) else {
-                    return false;
-                };
-                let fits =
-                    |record: &RecordData| filter.as_ref().is_none_or(|filter| filter.fits(record));
-                records.iter().any(fits)
-            }),
+            Self::Ask(test) => test.hits(views, answer),
             Self::Sender(test) => test.hits(&views.senders, answer),
             Self::Hashes(test) => self.questions(views, answer).iter().any(|question| {
                 let Some(QuestionOutcome::Records(records)) = answer(question) else {

@@ -7,6 +7,7 @@
 //! name servers or SPF, send their next queries when the earlier ones are answered
 //! ([`PendingQueries::advance`]), under the same deadline. A query without a response does not hit.
 
+mod ask;
 mod asn;
 mod blocks;
 mod call;
@@ -28,6 +29,7 @@ use gatepost_message::Authentication;
 use gatepost_pattern::Captured;
 
 use crate::eval::ScannedMail;
+use ask::AskTest;
 use blocks::{BlockRules, DnsBlocks};
 pub(crate) use call::{LinkFlags, LinkList, LinkQuery, NetworkCall};
 use dns_tests::Subtest;
@@ -181,7 +183,9 @@ impl PendingQueries<'_> {
         let views = NetworkViews::of(mail, self.settings, &self.found);
         let answer = |question: &_| self.lookup.answer(question);
         let hits = |rule: &NetworkRule| {
-            let hits = rule.test.hits(&views, self.rules, &answer);
+            // Another rule may have sent the query of one that is switched off.
+            let hits = !rule.test.is_switched_off(self.settings)
+                && rule.test.hits(&views, self.rules, &answer);
             rule.rule.filter(|_| hits)
         };
         let tests = self.rules.iter().map(|rule| &rule.test);
@@ -292,7 +296,7 @@ pub(crate) fn prepare(
             Some(list) => of_links(list),
             None => Err("no line says which list is queried: urirhssub, uridnsbl, …".to_owned()),
         },
-        "askdns" => askdns(&arguments),
+        "askdns" => AskTest::of_arguments(&arguments).map(NetworkTest::Ask),
         "check_asn" => origin_test(&arguments),
         name => {
             if let Some(test) = SenderTest::of_function(name, &arguments) {
@@ -343,28 +347,5 @@ fn of_links(list: &LinkList) -> Result<NetworkTest, String> {
         asks_servers,
         ips_only: flags.ips_only,
         domains_only: flags.domains_only,
-    })
-}
-
-fn askdns(arguments: &[&str]) -> Result<NetworkTest, String> {
-    let (template, rest) = arguments
-        .split_first()
-        .ok_or("the name to ask for is missing")?;
-    let kind = rest.first().copied().unwrap_or("A");
-    let kind =
-        RecordType::named(kind).ok_or_else(|| format!("{kind} records cannot be queried"))?;
-    let filter = match rest.get(1) {
-        None => None,
-        Some(text) if text.starts_with(['/', 'm']) => {
-            let (body, modifiers) = gatepost_pattern::Pattern::split(text.as_bytes())?;
-            let pattern = gatepost_pattern::Pattern::parse_bare(body, modifiers)?;
-            Some(Subtest::Matches(pattern))
-        }
-        Some(text) => Some(Subtest::of_links(text)?),
-    };
-    Ok(NetworkTest::Ask {
-        template: (*template).to_owned(),
-        kind,
-        filter,
     })
 }

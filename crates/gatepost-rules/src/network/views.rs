@@ -10,7 +10,7 @@ use super::asn;
 use super::senders::{SenderFindings, Senders};
 use super::settings::NetworkSettings;
 use crate::eval::ScannedMail;
-use crate::tags::{TagTemplatePart, pieces};
+use crate::tags::{TagTemplatePart, message, pieces};
 
 /// The most names that one template expands to.
 const NAMES_MAX: usize = 20;
@@ -352,17 +352,24 @@ impl<'m, 'a> NetworkViews<'m, 'a> {
                     }
                     continue;
                 }
-                TagTemplatePart::Tag(tag) => tag.name,
+                TagTemplatePart::Tag(tag) => tag,
             };
-            let values = match tag {
+            let values = match tag.name {
                 "DKIMDOMAIN" => self.senders.signer_domains(answer).unwrap_or_default(),
                 "ASN" | "ASNCIDR" => {
                     let tags = asn::tags(self.mail, &self.settings.senders, answer).into_iter();
-                    tags.filter(|(known, _)| known == tag)
+                    tags.filter(|(known, _)| known == tag.name)
                         .map(|(_, value)| value)
                         .collect()
                 }
-                tag => self.tag_values(tag),
+                message::FIELD => {
+                    let value = message::value(message::FIELD, tag.argument, self.mail);
+                    Some(value.trim().to_owned())
+                        .filter(|value| !value.is_empty())
+                        .into_iter()
+                        .collect()
+                }
+                name => self.tag_values(name),
             };
             let mut longer = Vec::new();
             for name in &names {
@@ -410,7 +417,7 @@ impl<'m, 'a> NetworkViews<'m, 'a> {
                     "LASTEXTERNALREVIP" => address.map(ip::reversed),
                     "LASTEXTERNALRDNS" => last.map(|relay| relay.rdns.clone()),
                     "LASTEXTERNALHELO" => last.map(|relay| relay.helo.clone()),
-                    _ => None,
+                    tag => Some(message::value(tag, None, mail)),
                 };
                 text.into_iter().collect::<Vec<String>>()
             }

@@ -37,6 +37,8 @@ fn zone() -> Zone {
         .map(|(name, address)| ((name, "A"), vec![address]))
         .collect();
     zone.insert(("bad.example", "NS"), vec!["ns1.provider.example"]);
+    zone.insert(("text.example", "TXT"), vec!["two words"]);
+    zone.insert(("text.example", "MX"), vec!["mx.text.example"]);
     zone
 }
 
@@ -124,13 +126,27 @@ fn links_are_queried_as_by_spamassassin() {
         "MAIL_ALL",
         "CAPTURED",
         "ASKED_CAPTURED",
+        "ASKED_FIELD",
+        "ASKED_MASK",
+        "ASKED_CODE",
+        "ASKED_CODES",
+        "ASKED_TEXT",
+        "ASKED_MX",
+        "ASKED_NS",
     ] {
         assert!(
             all.iter().any(|name| *name == rule),
             "{rule} hits nothing: {ours:#?}"
         );
     }
-    for rule in ["TAG_NO_IP", "MAIL_SKIPPED"] {
+    for rule in [
+        "TAG_NO_IP",
+        "MAIL_SKIPPED",
+        "ASKED_NO_FIELD",
+        "ASKED_NO_MASK",
+        "ASKED_NO_CODE",
+        "ASKED_NO_TEXT",
+    ] {
         assert!(!all.iter().any(|name| *name == rule), "{rule}: {ours:#?}");
     }
 }

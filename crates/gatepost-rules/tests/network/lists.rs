@@ -54,6 +54,8 @@ fn lists_and_domains_are_queried() {
     assert!(problems.is_empty(), "{problems:?}");
     let expected = [
         "ASKED",
+        "ASKED_ANY",
+        "ASKED_LIST",
         "ASKED_TEXT",
         "BITS",
         "BOTH",
