@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use gatepost_learning::LearningSettings;
+
 use crate::RuleProblem;
 use crate::configuration::Configuration;
 use crate::language::options::ReportOptions;
-use crate::language::{self, RuleDefinitions, RuleFileEnvironment};
+use crate::language::{self, RuleCheck, RuleDefinitions, RuleFileEnvironment};
 use crate::report;
 
 /// The most users whose preferences are kept in memory; beyond this, all are read again.
@@ -27,6 +29,8 @@ const FILE_NAME: &str = "user_prefs";
 pub(crate) struct Preferences {
     pub(crate) options: Arc<ReportOptions>,
     pub(crate) configuration: Configuration,
+    /// The learning, if its switches differ from the folders'.
+    pub(crate) learning: Option<LearningSettings>,
     /// The threshold, if it differs from the folders'.
     pub(crate) required: Option<f64>,
     /// Rules with other scores, for the four score sets.
@@ -39,11 +43,12 @@ impl Preferences {
         text: &[u8],
         path: &Path,
         base: &RuleDefinitions,
-        language: &RuleFileEnvironment,
+        runs: RuleCheck<'_>,
+        environment: &UserEnvironment,
     ) -> (Self, Vec<RuleProblem>) {
         let mut own = base.clone();
         own.problems.clear();
-        language::read_user(&mut own, path, text, language);
+        language::read_user(&mut own, path, text, &environment.language, runs);
         let changed = own.rules.iter().filter_map(|rule| {
             let scores = std::array::from_fn(|set| rule.score(set));
             let before = base.find(&rule.name)?;
@@ -58,6 +63,7 @@ impl Preferences {
             required: (required.to_bits() != base.options.required_score.to_bits())
                 .then_some(required),
             options: report::shared(&own.options),
+            learning: environment.learning(&base.learning, &own.learning),
             configuration: own.configuration,
         };
         (preferences, own.problems)
@@ -69,21 +75,54 @@ impl Preferences {
     }
 }
 
+/// The environment of preferences from the settings.
+pub(crate) struct UserEnvironment {
+    pub(crate) language: RuleFileEnvironment,
+    /// Preferences cannot switch on what the settings switch off.
+    pub(crate) permits_bayes: bool,
+    pub(crate) permits_reputation: bool,
+}
+
+impl UserEnvironment {
+    /// The learning of the folders with the switches of a user, if those differ. All else is the
+    /// same for all users, who share what is learned.
+    fn learning(
+        &self,
+        base: &LearningSettings,
+        own: &LearningSettings,
+    ) -> Option<LearningSettings> {
+        let mut learning = base.clone();
+        let bayes = &mut learning.bayes;
+        bayes.enabled = own.bayes.enabled && self.permits_bayes;
+        bayes.rules_enabled = own.bayes.rules_enabled;
+        bayes.autolearn.enabled = own.bayes.autolearn.enabled;
+        let reputation = &mut learning.reputation;
+        reputation.awl.enabled = own.reputation.awl.enabled && self.permits_reputation;
+        reputation.txrep.enabled = own.reputation.txrep.enabled && self.permits_reputation;
+        let switches = |learning: &LearningSettings| {
+            let (bayes, reputation) = (&learning.bayes, &learning.reputation);
+            let of_bayes = [bayes.enabled, bayes.rules_enabled, bayes.autolearn.enabled];
+            (of_bayes, reputation.awl.enabled, reputation.txrep.enabled)
+        };
+        (switches(&learning) != switches(base)).then_some(learning)
+    }
+}
+
 /// The modification time and size of a file, which identify the version that was read.
 type PreferencesStamp = (SystemTime, u64);
 
 /// The preferences of all users, in a folder.
 pub(crate) struct UserPreferences {
     folder: PathBuf,
-    language: RuleFileEnvironment,
+    environment: UserEnvironment,
     read: Mutex<HashMap<String, (PreferencesStamp, Arc<Preferences>)>>,
 }
 
 impl UserPreferences {
-    pub(crate) fn new(folder: PathBuf, language: RuleFileEnvironment) -> Self {
+    pub(crate) fn new(folder: PathBuf, environment: UserEnvironment) -> Self {
         Self {
             folder,
-            language,
+            environment,
             read: Mutex::default(),
         }
     }
@@ -103,7 +142,8 @@ impl UserPreferences {
             return Some(Arc::clone(preferences));
         }
         let text = std::fs::read(&path).ok()?;
-        let (preferences, _) = Preferences::read(&text, &path, base, &self.language);
+        // Problems are reported by `UserPreferences::problems` only.
+        let (preferences, _) = Preferences::read(&text, &path, base, &|_| true, &self.environment);
         let preferences = Arc::new(preferences);
         let mut kept = lock();
         if kept.len() >= USERS_KEPT_MAX {
@@ -113,8 +153,8 @@ impl UserPreferences {
         Some(preferences)
     }
 
-    /// The problems of all users' files.
-    pub(crate) fn problems(&self, base: &RuleDefinitions) -> Vec<RuleProblem> {
+    /// The problems of all users' files; `runs` returns whether a rule of the folders runs.
+    pub(crate) fn problems(&self, base: &RuleDefinitions, runs: RuleCheck<'_>) -> Vec<RuleProblem> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) => return vec![language::unreadable(&self.folder, &error)],
@@ -128,7 +168,7 @@ impl UserPreferences {
         for path in names.iter().filter_map(|name| self.path(name)) {
             match std::fs::read(&path) {
                 Ok(text) => {
-                    let (_, said) = Preferences::read(&text, &path, base, &self.language);
+                    let (_, said) = Preferences::read(&text, &path, base, runs, &self.environment);
                     problems.extend(said);
                 }
                 Err(error) => problems.push(language::unreadable(&path, &error)),
@@ -171,7 +211,12 @@ mod tests {
             locale: "en_US".to_owned(),
             local_only: true,
         };
-        let users = UserPreferences::new(folder.path().join("."), language);
+        let environment = UserEnvironment {
+            language,
+            permits_bayes: true,
+            permits_reputation: true,
+        };
+        let users = UserPreferences::new(folder.path().join("."), environment);
         let base = RuleDefinitions::default();
         let required = |user: &str| users.preferences(user, &base)?.required;
         assert_eq!(required("anna"), Some(3.0));

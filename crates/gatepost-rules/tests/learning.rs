@@ -135,6 +135,83 @@ fn each_match_of_a_rule_counts() {
     assert!((drawn.score - 9.0).abs() < 1e-9, "{}", drawn.score);
 }
 
+/// Rules with Bayes trained, and preferences of `anna`.
+fn trained_with_user(folder: &Path, preferences: &str, settings: RulesSettings) -> RuleSet {
+    let users = folder.join("users");
+    std::fs::create_dir(&users).expect("makes a folder");
+    std::fs::write(users.join("anna"), preferences).expect("writes preferences");
+    let settings = RulesSettings {
+        user_preferences: Some(users),
+        ..settings
+    };
+    let more = "bayes_auto_learn 1\nbayes_auto_learn_threshold_nonspam 4\n\
+        use_auto_welcomelist 1\nbody OFF /luxury/\nscore OFF 0\nbody BROKEN /(/\n";
+    let rules = rules(folder, more, &settings);
+    if settings.bayes {
+        teach(&rules);
+    }
+    rules
+}
+
+#[test]
+fn users_switch_learning_for_their_mail() {
+    let anna = ScanContext {
+        user: Some("anna"),
+        ..ScanContext::default()
+    };
+    let folder = tempfile::tempdir().expect("makes a folder");
+    let off = "use_bayes 0\nuse_auto_whitelist 0\n";
+    let rules = trained_with_user(folder.path(), off, RulesSettings::default());
+    assert_eq!(rules.user_problems(), []);
+    let spam = message(99, "luxury replica watches, cheap offer");
+    let (hers, others) = (
+        rules.scan(spam.as_bytes(), &anna),
+        rules.scan(spam.as_bytes(), &ScanContext::default()),
+    );
+    assert_eq!(hers.symbols(), "WATCHES");
+    assert_eq!(hers.autolearn.name(), "disabled");
+    assert_eq!(others.symbols(), "BAYES_99,WATCHES");
+    let average = || rules.learning().expect("was joined").reputation.len();
+    let before = average();
+    rules.scan(message(50, "hello").as_bytes(), &anna);
+    assert_eq!(average(), before, "the sender has no average");
+
+    let folder = tempfile::tempdir().expect("makes a folder");
+    let rules = trained_with_user(
+        folder.path(),
+        "bayes_auto_learn 0\n",
+        RulesSettings::default(),
+    );
+    let ham = message(98, "project meeting tomorrow, agenda");
+    let learned = |context: &ScanContext<'_>| rules.scan(ham.as_bytes(), context).autolearn;
+    assert_eq!(learned(&anna).name(), "disabled");
+    assert_eq!(learned(&ScanContext::default()).name(), "ham");
+
+    // What the settings switch off stays off.
+    let folder = tempfile::tempdir().expect("makes a folder");
+    let settings = RulesSettings {
+        bayes: false,
+        ..RulesSettings::default()
+    };
+    let rules = trained_with_user(folder.path(), "use_bayes 1\n", settings);
+    assert_eq!(
+        rules.scan(ham.as_bytes(), &anna).autolearn.name(),
+        "disabled"
+    );
+}
+
+#[test]
+fn preferences_without_effect_are_reported() {
+    let folder = tempfile::tempdir().expect("makes a folder");
+    let preferences = "bayes_min_spam_num 1\ntxrep_factor 1\nscore OFF 3\nscore NONE 3\n\
+        score BROKEN 3\nscore WATCHES 3\nscore BAYES_99 1\nscore OFF 0\n\
+        score GATEPOST_GIVEN_UP 3\n";
+    let rules = trained_with_user(folder.path(), preferences, RulesSettings::default());
+    let problems = rules.user_problems();
+    let lines: Vec<u32> = problems.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [1, 2, 3, 4, 5], "{problems:?}");
+}
+
 #[test]
 fn switched_off_the_same_message_gives_the_same_result_always() {
     let folder = tempfile::tempdir().expect("makes a folder");

@@ -170,6 +170,13 @@ pub(super) fn handler(name: &str) -> Option<DirectiveHandler> {
     BY_NAME.get(name).copied()
 }
 
+/// Whether the directive `name` is about learned data, which all users share. Only the directives
+/// that switch a learner on or off are permitted in users' preferences.
+pub(super) fn is_of_all_learning(name: &str) -> bool {
+    let of_learning = ["bayes_", "auto_welcomelist_", "auto_whitelist_", "txrep_"];
+    of_learning.iter().any(|start| name.starts_with(start)) && name != "bayes_auto_learn"
+}
+
 /// Whether the directive `name` is not permitted in users' preferences: it defines rules, which are
 /// the same for all users, or refers to files or plugins, or to queries for all messages.
 pub(super) fn is_administrators(name: &str) -> bool {

@@ -17,12 +17,15 @@ use crate::{RuleProblem, Severity};
 /// The deepest chain of included files; a longer one is treated as a cycle.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
+/// Whether a rule runs, by its name.
+pub(crate) type RuleCheck<'r> = &'r dyn Fn(&str) -> bool;
+
 /// Reads the files of some rule folders.
 pub(super) struct RuleLoader<'d> {
     loaded: LoadedLines<'d>,
     language: &'d RuleFileEnvironment,
-    /// Whether the lines are a user's preferences, which may not define rules.
-    is_user: bool,
+    /// The lines are a user's preferences, which may not define rules.
+    user: Option<RuleCheck<'d>>,
     /// The files being read, outermost first.
     files: Vec<Arc<PathBuf>>,
 }
@@ -39,14 +42,14 @@ impl<'d> RuleLoader<'d> {
                 plugins,
             },
             language,
-            is_user: false,
+            user: None,
             files: Vec::new(),
         }
     }
 
-    /// The following lines are a user's preferences.
-    pub(super) fn of_a_user(mut self) -> Self {
-        self.is_user = true;
+    /// The following lines are a user's preferences; `runs` is of the rule folders.
+    pub(super) fn of_a_user(mut self, runs: RuleCheck<'d>) -> Self {
+        self.user = Some(runs);
         self
     }
 
@@ -156,7 +159,9 @@ impl<'d> RuleLoader<'d> {
         line: &RuleLine<'_>,
         conditions: &mut OpenConditions,
     ) -> Result<(), LineProblem> {
-        if self.is_user && directives::is_administrators(line.directive) {
+        let is_for_folders = directives::is_administrators(line.directive)
+            || directives::is_of_all_learning(line.directive);
+        if self.user.is_some() && is_for_folders {
             return Err(LineProblem::invalid(
                 format!("a user's preferences cannot hold {}", line.directive),
                 "put it into the rule folders",
@@ -168,7 +173,11 @@ impl<'d> RuleLoader<'d> {
             _ => {}
         }
         if let Some(handler) = directives::handler(line.directive) {
-            return handler(&mut self.loaded, line);
+            handler(&mut self.loaded, line)?;
+            return match self.user {
+                Some(runs) if line.directive == "score" => self.check_score(line, runs),
+                _ => Ok(()),
+            };
         }
         let value = String::from_utf8_lossy(line.value);
         let definitions = &mut *self.loaded.definitions;
@@ -204,6 +213,22 @@ impl<'d> RuleLoader<'d> {
                 },
                 fix: "look for a mistyped word".to_owned(),
             },
+        })
+    }
+
+    /// A user's score has no effect on a rule that does not run: rules are compiled once for all.
+    fn check_score(&self, line: &RuleLine<'_>, runs: RuleCheck<'_>) -> Result<(), LineProblem> {
+        let name = line.first_word();
+        let rule = self.loaded.definitions.find(name);
+        let is_off = rule.is_none_or(|rule| (0..4).all(|set| rule.score(set) == 0.0));
+        if is_off || runs(name) {
+            return Ok(());
+        }
+        Err(LineProblem {
+            severity: Severity::Warning,
+            cause: "score of a rule that does not run",
+            reason: format!("{name} does not run, so its score has no effect"),
+            fix: "give it a score in the rule folders".to_owned(),
         })
     }
 

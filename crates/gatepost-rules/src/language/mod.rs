@@ -28,6 +28,7 @@ use crate::network::LinkList;
 use crate::statistics::RuleStatistics;
 use crate::{RuleProblem, Severity};
 use definition::{RuleDefinition, RuleExample};
+pub(crate) use loader::RuleCheck;
 use loader::RuleLoader;
 use options::ReportOptions;
 use plugins::LoadedPlugins;
@@ -160,15 +161,17 @@ pub(crate) fn read_texts(
     }
 }
 
-/// Processes a user's preferences after the folders' directives; they cannot define rules.
+/// Processes a user's preferences after the folders' directives; they cannot define rules. `runs`
+/// returns whether a rule of the folders runs.
 pub(crate) fn read_user(
     definitions: &mut RuleDefinitions,
     path: &Path,
     text: &[u8],
     language: &RuleFileEnvironment,
+    runs: RuleCheck<'_>,
 ) {
     RuleLoader::new(definitions, LoadedPlugins::usual(), language)
-        .of_a_user()
+        .of_a_user(runs)
         .read(path, text);
 }
 

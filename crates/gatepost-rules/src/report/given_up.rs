@@ -41,6 +41,11 @@ impl GivenUp {
     }
 }
 
+/// Whether this rule reports a limit.
+pub(crate) fn has_rule(name: &str) -> bool {
+    [TIME, REST].iter().any(|(known, _)| *known == name)
+}
+
 /// Adds these rules to those of the folders, which may already have scores or descriptions for
 /// them.
 pub(crate) fn define(definitions: &mut RuleDefinitions, score: f64) {

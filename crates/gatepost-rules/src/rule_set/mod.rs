@@ -23,12 +23,13 @@ use gatepost_learning::{LearnFailure, LearnInstruction, Learning, LearningSettin
 
 use crate::compile::{self, CompiledRuleSet, ScoreSetConditions};
 use crate::configuration::Configuration;
+use crate::language::definition::RuleDefinition;
 use crate::language::options::ReportOptions;
 use crate::language::{self, RuleDefinitions, RuleFileEnvironment};
 use crate::network::NetworkQueries;
 use crate::report;
 use crate::statistics::RuleStatistics;
-use crate::users::UserPreferences;
+use crate::users::{UserEnvironment, UserPreferences};
 use crate::{RuleProblem, RulesSettings, Severity};
 
 pub use near_miss::NearMiss;
@@ -129,10 +130,14 @@ impl RuleSet {
             options: report::shared(&definitions.options),
             learning: None,
             network,
-            users: settings
-                .user_preferences
-                .clone()
-                .map(|folder| UserPreferences::new(folder, language(settings))),
+            users: settings.user_preferences.clone().map(|folder| {
+                let environment = UserEnvironment {
+                    language: language(settings),
+                    permits_bayes: settings.bayes,
+                    permits_reputation: settings.auto_welcomelist,
+                };
+                UserPreferences::new(folder, environment)
+            }),
             required,
             size_max: settings.max_size.as_usize(),
             time_max: settings.max_time.duration(),
@@ -174,8 +179,23 @@ impl RuleSet {
 
     /// The lines in users' preference files that have no effect.
     pub fn user_problems(&self) -> Vec<RuleProblem> {
-        let problems = |users: &UserPreferences| users.problems(&self.definitions);
+        let runs = |name: &str| self.runs(name);
+        let problems = |users: &UserPreferences| users.problems(&self.definitions, &runs);
         self.users.as_ref().map(problems).unwrap_or_default()
+    }
+
+    /// Whether a rule runs, perhaps only with Bayes, or reports a limit.
+    fn runs(&self, name: &str) -> bool {
+        let set = |bayes| {
+            let network = self.network.is_some();
+            ScoreSetConditions { network, bayes }.score_set()
+        };
+        let is_of_bayes = |rule: &RuleDefinition| {
+            rule.test.is_some() && rule.score(set(false)) == 0.0 && rule.score(set(true)) != 0.0
+        };
+        report::given_up::has_rule(name)
+            || self.plain.facts.iter().any(|facts| &*facts.name == name)
+            || self.definitions.find(name).is_some_and(is_of_bayes)
     }
 
     /// Attaches learned data: from now on scans use it and add to it.

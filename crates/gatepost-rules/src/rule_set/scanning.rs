@@ -81,7 +81,7 @@ impl RuleSet {
         let mail = configuration.scanned(message, context.envelope_sender);
         profiling::make_views(&mail);
         profile::enter(ScanStage::Bayes);
-        let (compiled, lesson) = self.ask_learning(&mail);
+        let (compiled, lesson) = self.ask_learning(&mail, user);
         let program = &compiled.program;
         profile::enter(ScanStage::Captures);
         let captured = program.captures.capture(&mail, self.time_max);
@@ -196,8 +196,10 @@ impl RuleSet {
     fn ask_learning<'a>(
         &'a self,
         mail: &Mail<'_>,
+        user: Option<&'a Preferences>,
     ) -> (&'a CompiledRuleSet, Option<ScanLearning<'a>>) {
-        let settings = self.learning_settings();
+        let own = user.and_then(|user| user.learning.as_ref());
+        let settings = own.unwrap_or(self.learning_settings());
         let lesson = self
             .learning
             .as_ref()
@@ -220,7 +222,7 @@ impl RuleSet {
     /// Runs the rules on a message and discards the result: nothing is learned from the message,
     /// and no DNS queries are sent.
     pub(crate) fn run_discarding(&self, mail: &ScannedMail<'_>) {
-        let (compiled, _) = self.ask_learning(mail);
+        let (compiled, _) = self.ask_learning(mail, None);
         let context = ScanContext::default();
         let time = self.time_max;
         let captured = compiled.program.captures.capture(mail, time);
