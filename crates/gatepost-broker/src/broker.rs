@@ -1,6 +1,7 @@
 //! The broker's handle.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Peer, Publication, TopicFilter};
@@ -162,6 +163,14 @@ impl Broker {
         let topic = publication.topic.as_str();
         let rule = self.0.shared.topic_rules.find(topic)?;
         rule.violation(publication)
+    }
+
+    /// The time by which messages age: that of the store, which does not follow a clock that jumps
+    /// far ahead.
+    pub fn time_for_ages(&self) -> SystemTime {
+        let shared = &self.0.shared;
+        let store = shared.store.as_ref();
+        store.map_or_else(|| shared.clock.time_of_day(), Store::time_for_ages)
     }
 
     /// A publisher for a connection of its own.

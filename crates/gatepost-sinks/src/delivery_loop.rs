@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use gatepost_broker::{
     Authorization, Broker, DisconnectCause, RequestedFilter, RetainHandling, SubscribeOptions,
@@ -310,7 +310,8 @@ impl DeliveryLoop {
         backoff: &mut AttemptBackoff,
     ) -> Option<Duration> {
         let retry = &self.settings.retry;
-        let now = SystemTime::now();
+        // Not the clock's time: if that is set far ahead, no message is given up for it.
+        let now = self.broker.time_for_ages();
         let oldest = batch.iter().map(|delivery| delivery.id.time()).min();
         let age = oldest.and_then(|oldest| now.duration_since(oldest).ok());
         let age_max = retry.age_max.duration();
@@ -366,4 +367,67 @@ impl DeliveryLoop {
 /// Waits for the first of these commits; `None` if there is none.
 async fn first_commit(uncommitted: &UncommittedAcks) -> Option<Result<(), StoreError>> {
     Some(uncommitted.front()?.committed().await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    use bytes::Bytes;
+    use gatepost_broker::BrokerSettings;
+    use gatepost_message::{MessageId, Properties};
+    use gatepost_store::{ManualClock, SimulatedDatabase, StoreSettings};
+
+    use crate::mail::{MailQueue, OutgoingSink, outgoing_settings};
+
+    fn delivery() -> SinkDelivery {
+        SinkDelivery {
+            id: MessageId::next(),
+            topic: "a".to_owned(),
+            payload: Bytes::new(),
+            properties: Properties::default(),
+            qos: Qos::AtLeastOnce,
+            retain: false,
+            dup: false,
+            packet_id: None,
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_makes_no_message_too_old() {
+        let clock = ManualClock::at(SystemTime::now());
+        let database = SimulatedDatabase::in_memory().expect("a database");
+        let opened = database.open(&StoreSettings::default(), clock.clone());
+        let (store, _writer) = opened.expect("a store");
+        let broker = Broker::open(BrokerSettings::default(), store).expect("a broker");
+        let settings = outgoing_settings();
+        let age_max = settings.retry.age_max.duration();
+        let delivering = DeliveryLoop {
+            transport: Box::new(OutgoingSink::new(
+                MailQueue::new(broker.clone()).smarthost(),
+            )),
+            authorization: None,
+            concurrency: 1,
+            digest: None,
+            progress: Arc::default(),
+            dead_letter: None,
+            pace: RequestPace::new(0),
+            stop: watch::channel(false).1,
+            broker,
+            settings,
+        };
+        let batch = [delivery()];
+        let is_repeated = || {
+            let mut backoff = AttemptBackoff::new(&delivering.settings.retry);
+            let next = delivering.next_attempt(&batch, 1, None, &mut backoff);
+            next.is_some()
+        };
+        assert!(is_repeated());
+        clock.jump(SystemTime::now() + age_max * 100);
+        assert!(is_repeated(), "the clock is not trusted");
+        clock.jump(SystemTime::now());
+        clock.pass(age_max);
+        assert!(!is_repeated());
+    }
 }

@@ -88,6 +88,14 @@ struct AttachmentsCore {
     refused: AtomicU64,
 }
 
+impl AttachmentsCore {
+    /// The time by which files expire, in Unix seconds: that of the store, which does not follow a
+    /// clock that jumps far ahead.
+    fn age_unix_s(&self) -> u64 {
+        unix_s(self.store.time_for_ages())
+    }
+}
+
 /// The files of a server. Cheap to clone.
 #[derive(Clone)]
 pub struct Attachments(Arc<AttachmentsCore>);
@@ -144,7 +152,9 @@ impl Attachments {
 
     /// The Unix time at which a file that is sent now expires.
     pub fn expiry_unix_s(&self) -> u64 {
-        now_unix_s() + self.0.settings.expiry.duration().as_secs()
+        // A clock that is behind, as after a start in 1970, makes no file older than it is.
+        let now = unix_s(self.0.store.time_to_store());
+        now + self.0.settings.expiry.duration().as_secs()
     }
 
     /// Keeps a file; returns when it is on disk. If the caller ends earlier, the file remains, and
@@ -208,7 +218,7 @@ impl Attachments {
     /// A file that has not expired.
     pub fn find(&self, id: &str) -> Option<KeptFile> {
         let table = self.0.table.lock();
-        table.get(id, now_unix_s()).map(attachment)
+        table.get(id, self.0.age_unix_s()).map(attachment)
     }
 
     /// Opens a file for reading. Blocks.
@@ -246,7 +256,7 @@ impl Attachments {
     /// Removes each file at its expiry, until `is_down` returns true.
     pub async fn run(self, mut is_down: watch::Receiver<bool>) {
         loop {
-            let expired = self.0.table.lock().expired(now_unix_s());
+            let expired = self.0.table.lock().expired(self.0.age_unix_s());
             if !expired.is_empty() {
                 self.remove_all(expired).await;
             }
@@ -299,14 +309,52 @@ fn display_name(name: &str, kind: RecognisedType) -> String {
     clean.to_owned()
 }
 
-fn now_unix_s() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+fn unix_s(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatepost_store::{ManualClock, StoreSettings};
+
+    #[tokio::test]
+    async fn a_clock_that_jumps_expires_no_file_and_one_that_is_behind_makes_none_older() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of_store = StoreSettings {
+            reserve: "0B".parse().expect("a size"),
+            ..StoreSettings::default()
+        };
+        let now = SystemTime::now();
+        let clock = ManualClock::at(now);
+        let opened = Store::open_with_clock(folder.path(), &of_store, clock.clone());
+        let (store, _) = opened.expect("a store");
+        let settings = AttachmentSettings::default();
+        let opened = Attachments::open(folder.path(), store.clone(), &settings);
+        let attachments = opened.expect("attachments");
+        let kept = attachments.keep(NewAttachment {
+            name: "a.txt".to_owned(),
+            content: Bytes::from_static(b"text"),
+            client: "anna".to_owned(),
+            is_anonymous: false,
+        });
+        let kept = kept.await.expect("kept");
+        let expiry = settings.expiry.duration();
+        assert_eq!(kept.expires_unix_s, unix_s(now + expiry));
+        clock.jump(now + Duration::from_hours(24 * 3_650));
+        let (is_down, watched) = watch::channel(false);
+        is_down.send_replace(true);
+        attachments.clone().run(watched.clone()).await;
+        assert_eq!(attachments.find(&kept.id), Some(kept.clone()));
+        clock.jump(UNIX_EPOCH);
+        assert_eq!(attachments.expiry_unix_s(), unix_s(now + expiry));
+        clock.jump(now);
+        clock.pass(expiry);
+        attachments.clone().run(watched).await;
+        assert_eq!(attachments.find(&kept.id), None);
+        assert_eq!(attachments.figures().files, 0);
+    }
 
     #[test]
     fn names_are_for_readers_and_ids_for_paths() {

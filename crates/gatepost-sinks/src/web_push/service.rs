@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use gatepost_broker::{Broker, OwnerRights};
 use gatepost_store::{Store, StoreError, Ticket};
@@ -106,7 +106,8 @@ impl WebPush {
         request: SubscriptionRequest,
     ) -> Result<String, WebPushError> {
         let core = &self.0;
-        let mut wanted = PushSubscription::new(user, request, &core.settings, SystemTime::now())?;
+        let now = core.store.time_to_store();
+        let mut wanted = PushSubscription::new(user, request, &core.settings, now)?;
         let id = id_of(&wanted.endpoint);
         let (committed, progress) = {
             let mut running = core.running.lock();
