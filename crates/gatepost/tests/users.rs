@@ -127,7 +127,7 @@ fn dashboard(gateway: &Gateway, fields: &str) -> String {
 fn the_dashboard_is_for_this_machine_until_somebody_can_log_in() {
     let gateway =
         Gateway::start("rules.paths = []\nlisteners.http.trusted_proxies = [\"127.0.0.1\"]\n");
-    let afar = "Host: mail.example.org\r\nForwarded: for=203.0.113.9";
+    let afar = "Host: mail.example.org\r\nX-Forwarded-For: 203.0.113.9";
     let here = "Host: localhost";
     assert!(dashboard(&gateway, here).starts_with("HTTP/1.1 200"));
     for stranger in [afar, "Host: mail.example.org"] {

@@ -50,7 +50,7 @@ use crate::service;
 use crate::workers::Workers;
 
 pub use context::{HttpContext, HttpServices, UpgradedConnection, WebSocketHandler};
-pub use settings::HttpSettings;
+pub use settings::{ForwardingHeader, HttpSettings};
 
 /// The parsers of peers' bytes, for fuzzing: they accept any bytes, and none may panic.
 #[doc(hidden)]

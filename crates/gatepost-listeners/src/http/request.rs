@@ -48,7 +48,8 @@ pub(super) struct HttpRequest {
     pub version: HttpVersion,
     /// Whether the client's connection is encrypted, as far as the server or a trusted proxy knows.
     pub secure: bool,
-    /// Whether an untrusted proxy reports that it forwards a request of another client.
+    /// Whether a proxy forwards the request of another client without naming that client: it is
+    /// not trusted, or it reports no usable address.
     pub is_forwarded: bool,
     /// The body.
     pub body: Bytes,
@@ -146,7 +147,10 @@ impl HttpRequest {
     }
 
     /// Every field of this name, as bytes.
-    pub(super) fn field_bytes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + 'a {
+    pub(super) fn field_bytes<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> + 'a {
         self.fields
             .iter()
             .filter(move |(field, _)| self.bytes(field).eq_ignore_ascii_case(name.as_bytes()))

@@ -25,7 +25,7 @@ pub(super) async fn admit(
     request: &mut HttpRequest,
     has_body: bool,
 ) -> Result<(), Box<HttpResponse>> {
-    forwarded::apply(&context.settings.trusted_proxies, request);
+    forwarded::apply(&context.settings, request);
     // The connection's own peer was not banned when it connected; behind a trusted proxy, the
     // client is known only now.
     if context.limits.admission.refuses(request.peer) {

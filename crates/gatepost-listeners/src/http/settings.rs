@@ -52,8 +52,11 @@ pub struct HttpSettings {
     /// Further origins whose pages may publish, call and open WebSockets, such as
     /// `"https://example.org"`; `"*"` allows all.
     pub origins: Vec<String>,
-    /// Peers whose `Forwarded` or `X-Forwarded-For` is trusted: addresses, networks, `"unix"`.
+    /// Peers that report their clients in `forwarding_header`: addresses, networks, `"unix"`.
     pub trusted_proxies: Vec<PeerNetwork>,
+    /// The header in which each of `trusted_proxies` reports its client: `"x-forwarded-for"`, with
+    /// `X-Forwarded-Proto`, or `"forwarded"`. The other one is ignored: it may be the client's own.
+    pub forwarding_header: ForwardingHeader,
     /// Whether unencrypted requests are redirected to the same path over HTTPS.
     pub https_redirect: bool,
     /// The HTTPS port of these redirects.
@@ -74,6 +77,27 @@ pub struct HttpSettings {
     pub bandwidth_per_address: ByteSize,
     /// The time after which a deferred sender should try again.
     pub retry_after: Period,
+}
+
+/// The header in which trusted proxies report their clients.
+#[derive(Deserialize, Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForwardingHeader {
+    /// A list of addresses: what nginx, Apache, HAProxy and most others write.
+    #[default]
+    XForwardedFor,
+    /// RFC 7239.
+    Forwarded,
+}
+
+impl ForwardingHeader {
+    /// The name of the field, in lower case.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+        }
+    }
 }
 
 impl HttpSettings {
@@ -117,6 +141,7 @@ impl Default for HttpSettings {
             drain_timeout: Period::seconds(10),
             origins: Vec::new(),
             trusted_proxies: Vec::new(),
+            forwarding_header: ForwardingHeader::default(),
             https_redirect: false,
             https_port: 443,
             headers: [

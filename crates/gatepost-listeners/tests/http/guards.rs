@@ -1,5 +1,7 @@
 //! Checks that a listener makes before any handler: limits, origins, proxies, https.
 
+use gatepost_listeners::http::ForwardingHeader;
+
 use super::*;
 
 fn answer_to(server: &Server, head: &str) -> Answer {
@@ -43,6 +45,7 @@ fn plain_requests_are_sent_to_https_but_probes_are_answered() {
         settings.https_redirect = true;
         settings.https_port = 8443;
         settings.trusted_proxies = vec!["127.0.0.1".parse().expect("an address")];
+        settings.forwarding_header = ForwardingHeader::Forwarded;
     });
     let answer = answer_to(&server, "GET /a.txt?b=1 HTTP/1.1");
     assert_eq!(answer.status, 308);

@@ -380,7 +380,7 @@ fn the_form_counts_wrong_passwords_as_every_login_does() {
         "listeners.http.trusted_proxies = [\"127.0.0.1\"]\naccess.failures_per_user = 3\n\
          access.failure_recovery = \"1h\"\naccess.failure_wait_max = \"1h\"\n",
     );
-    let afar = "Forwarded: for=203.0.113.9";
+    let afar = "X-Forwarded-For: 203.0.113.9";
     let attempt = |password: &str| {
         // Not anna, whose right password is remembered since her login.
         let form = format!("user=root&password={password}");

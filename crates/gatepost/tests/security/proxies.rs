@@ -346,5 +346,17 @@ fn a_trusted_nginx_names_its_clients() {
     assert_eq!(status(ROOT, &[&silent.url("/admin/users")]), "403");
     let lines = "proxy_http_version 1.1;\nproxy_set_header X-Forwarded-For $remote_addr;\n";
     let naming = Nginx::start(&folder.path().join("naming"), &upstream, lines);
-    assert_eq!(status(ROOT, &[&naming.url("/admin/users")]), "200");
+    let users = naming.url("/admin/users");
+    assert_eq!(status(ROOT, &[&users]), "200");
+    // nginx passes on a client's own report in the header that it does not write.
+    let lines = "proxy_http_version 1.1;\nproxy_set_header X-Forwarded-For 203.0.113.9;\n";
+    let remote = Nginx::start(&folder.path().join("remote"), &upstream, lines);
+    let users = remote.url("/admin/users");
+    for own in [
+        "Forwarded: for=127.0.0.1",
+        "X-Forwarded-For: 127.0.0.1",
+        "X-Real-IP: 127.0.0.1",
+    ] {
+        assert_eq!(status(ROOT, &["-H", own, &users]), "403", "{own}");
+    }
 }

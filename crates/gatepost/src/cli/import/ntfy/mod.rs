@@ -168,6 +168,7 @@ impl NtfyImport {
                     plan.note("the proxy is trusted if it is on this machine");
                 }
             }
+            "proxy-forwarded-header" => forwarding_header(value, plan)?,
             "cache-duration" if value.trim_end_matches(char::is_alphabetic) == "0" => {
                 plan.set("store.history_messages_max", "0");
             }
@@ -260,6 +261,16 @@ fn left_out(name: &str) -> &'static str {
     always
         .or(missing)
         .map_or("unknown option, not imported", |(_, reason)| reason)
+}
+
+/// The header in which the proxy reports its client.
+fn forwarding_header(name: &str, plan: &mut ImportPlan) -> Result<(), String> {
+    let value = name.to_ascii_lowercase();
+    if !["x-forwarded-for", "forwarded"].contains(&value.as_str()) {
+        return Err("let the proxy write X-Forwarded-For".to_owned());
+    }
+    plan.set_text("listeners.http.forwarding_header", &value);
+    Ok(())
 }
 
 /// `:80`, `0.0.0.0:80`, `-` for none
