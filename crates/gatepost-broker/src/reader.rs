@@ -49,6 +49,7 @@ impl LocalSubscription {
             filters: filters.len(),
             state: Mutex::default(),
             messages_max: shared.settings.stream_messages_max.max(1),
+            bytes_max: shared.settings.stream_bytes_max.as_usize(),
             delivered: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });

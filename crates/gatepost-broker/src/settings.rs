@@ -84,6 +84,9 @@ pub struct BrokerSettings {
     pub recent_topics_max: usize,
     /// Publications that may wait for one reader by SSE or JSON lines.
     pub stream_messages_max: usize,
+    /// Bytes that may wait for one reader by SSE or JSON lines: topics, payloads, properties. A
+    /// single larger publication may wait alone.
+    pub stream_bytes_max: ByteSize,
     /// The number of latest messages whose delivery to each subscriber is remembered, for their
     /// story in the dashboard; 0 for none.
     pub traced_messages_max: usize,
@@ -123,6 +126,7 @@ impl Default for BrokerSettings {
             recent_bytes_max: ByteSize::mebibytes(32),
             recent_topics_max: 10_000,
             stream_messages_max: 4_096,
+            stream_bytes_max: ByteSize::mebibytes(16),
             traced_messages_max: 1_000,
             sparkplug: false,
             sys_interval: Period::seconds(10),

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::counters::{Counters, DropCause};
 use crate::recent::Remembered;
 use crate::trace::{OpenSteps, StepOutcome, Trace};
+use crate::weight::content_bytes;
 
 /// An item of a reader's stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub trait EventConsumer: Send + Sync {
 #[derive(Default)]
 pub(crate) struct StreamState {
     events: VecDeque<Remembered>,
+    /// The bytes of `events`.
+    bytes: usize,
     missed: u64,
     /// Traced events that the reader has not taken, by message id.
     traced: OpenSteps,
@@ -57,10 +60,16 @@ impl StreamState {
             let missed = Some(missed);
             return Some(StreamEvent::Gap { missed });
         }
-        let publication = self.events.pop_front()?;
-        self.traced
-            .settle(publication.id.number(), StepOutcome::Sent);
+        let publication = self.pop(StepOutcome::Sent)?;
         Some(StreamEvent::Publication(publication))
+    }
+
+    /// Removes the oldest event, with this outcome in its trace.
+    fn pop(&mut self, outcome: StepOutcome) -> Option<Remembered> {
+        let oldest = self.events.pop_front()?;
+        self.bytes -= content_bytes(&oldest);
+        self.traced.settle(oldest.id.number(), outcome);
+        Some(oldest)
     }
 
     /// Passes events to the consumer, and wakes the task if the consumer is full.
@@ -84,6 +93,7 @@ pub(crate) struct StreamQueue {
     pub(crate) filters: usize,
     pub(crate) state: Mutex<StreamState>,
     pub(crate) messages_max: usize,
+    pub(crate) bytes_max: usize,
     pub(crate) delivered: AtomicU64,
     pub(crate) dropped: AtomicU64,
 }
@@ -97,22 +107,16 @@ impl StreamQueue {
         trace: Option<&Arc<Trace>>,
         counters: &Counters,
     ) -> bool {
+        let bytes = content_bytes(remembered);
         let mut state = self.state.lock();
-        if state.events.len() >= self.messages_max {
+        if !self.has_room(&state, bytes) {
             // A batch as long as the queue must not lose events of a consumer.
             state.pump();
-        }
-        if state.events.len() >= self.messages_max {
-            if let Some(lost) = state.events.pop_front() {
-                let outcome = StepOutcome::Dropped(DropCause::StreamFull);
-                state.traced.settle(lost.id.number(), outcome);
-            }
-            state.missed += 1;
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            counters.drop_messages(DropCause::StreamFull, 1);
+            self.drop_oldest(&mut state, bytes, counters);
         }
         self.delivered.fetch_add(1, Ordering::Relaxed);
         state.events.push_back(remembered.clone());
+        state.bytes += bytes;
         if let Some(trace) = trace {
             let step = trace.at_reader(&self.name, self.kind, &remembered.publication);
             state.traced.add(remembered.id.number(), step);
@@ -125,6 +129,24 @@ impl StreamQueue {
             reader.wake();
         }
         false
+    }
+
+    /// Whether a publication of this size may wait: any one may wait alone.
+    fn has_room(&self, state: &StreamState, bytes: usize) -> bool {
+        let is_within_bytes = state.bytes.saturating_add(bytes) <= self.bytes_max;
+        state.events.is_empty() || (is_within_bytes && state.events.len() < self.messages_max)
+    }
+
+    /// Drops the oldest events until a publication of this size may wait.
+    fn drop_oldest(&self, state: &mut StreamState, bytes: usize, counters: &Counters) {
+        let outcome = StepOutcome::Dropped(DropCause::StreamFull);
+        let mut dropped = 0;
+        while !self.has_room(state, bytes) && state.pop(outcome).is_some() {
+            dropped += 1;
+        }
+        state.missed += dropped;
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
+        counters.drop_messages(DropCause::StreamFull, dropped);
     }
 
     /// Passes the pushed events to the consumer.
@@ -152,5 +174,75 @@ impl StreamQueue {
         if let Some(reader) = state.reader.take() {
             reader.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatepost_message::{Publication, Topic};
+
+    use super::*;
+
+    fn queue(messages_max: usize, bytes_max: usize) -> StreamQueue {
+        StreamQueue {
+            name: String::new(),
+            kind: "sse",
+            filters: 1,
+            state: Mutex::default(),
+            messages_max,
+            bytes_max,
+            delivered: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds publications with payloads of these sizes, beside a topic of one byte.
+    fn push(queue: &StreamQueue, sizes: &[usize]) {
+        for &size in sizes {
+            let topic = Topic::new("t").expect("a topic");
+            let publication = Arc::new(Publication::new(topic, vec![0; size]));
+            let remembered = Remembered {
+                position: publication.id,
+                publication,
+            };
+            queue.push(&remembered, None, &Counters::default());
+        }
+    }
+
+    /// The number of missed events that is reported first, and the sizes of the payloads after it.
+    fn taken(queue: &StreamQueue) -> (u64, Vec<usize>) {
+        let mut state = queue.state.lock();
+        let (mut gap, mut sizes) = (0, Vec::new());
+        while let Some(event) = state.next() {
+            match event {
+                StreamEvent::Gap { missed } => gap = missed.expect("a number"),
+                StreamEvent::Publication(publication) => sizes.push(publication.payload.len()),
+            }
+        }
+        (gap, sizes)
+    }
+
+    #[test]
+    fn the_oldest_events_are_dropped_beyond_either_limit() {
+        let queue = queue(4, 1_000);
+        push(&queue, &[499, 499]);
+        assert_eq!(taken(&queue), (0, vec![499, 499]));
+        push(&queue, &[499, 499, 9]);
+        assert_eq!(taken(&queue), (1, vec![499, 9]));
+        push(&queue, &[9, 9, 9, 999]);
+        assert_eq!(taken(&queue), (3, vec![999]));
+        push(&queue, &[1, 2, 3, 4, 5]);
+        assert_eq!(taken(&queue), (1, vec![2, 3, 4, 5]));
+        assert_eq!(queue.dropped.load(Ordering::Relaxed), 5);
+        assert_eq!(queue.state.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_publication_above_the_limit_waits_alone() {
+        let queue = queue(4, 1_000);
+        push(&queue, &[9, 5_000]);
+        assert_eq!(taken(&queue), (1, vec![5_000]));
+        push(&queue, &[5_000, 9]);
+        assert_eq!(taken(&queue), (1, vec![9]));
     }
 }

@@ -29,9 +29,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::buffers::{timeout, with_buffers};
 use super::connection::Http1Connection;
-use super::paced_stream::{EVENTS_PER_WRITE, SENT_MEANWHILE_BYTES_MAX};
+use super::event_batch::{EVENTS_PER_WRITE, EventBatch};
+use super::paced_stream::SENT_MEANWHILE_BYTES_MAX;
 use crate::http::context::HttpContext;
-use crate::http::event_stream::{PublicationShape, StreamFormat, encode_shared, framed};
+use crate::http::event_stream::{PublicationShape, StreamFormat, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::stream::Stream;
 use crate::websocket::{Opcode, ReadingClient, WebSocketClose, whole_frame};
@@ -60,15 +61,12 @@ impl Http1Connection {
         let opening = format.shape.opening(&format.topics);
         self.queue([framed(opening, chunked)]);
         // Remembered events come first; events published meanwhile are appended to them.
-        let mut next = reader.try_next();
-        while next.is_some() && rights.still_hold() {
-            for _ in 0..EVENTS_PER_WRITE {
-                let Some(event) = next.take() else { break };
-                if format.wants(&event) {
-                    self.queue([encode_shared(&event, &format, chunked)]);
-                }
-                next = reader.try_next();
+        while rights.still_hold() {
+            let batch = EventBatch::take(&mut || reader.try_next(), &format, chunked);
+            if batch.is_empty {
+                break;
             }
+            self.queue(batch.encoded);
             self.flush_events().await?;
         }
         self.queue([format.scheduled_part(chunked)]);
@@ -141,19 +139,11 @@ impl EventConsumer for LiveSocket {
         }
         let mut state = self.state.lock();
         while state.has_room() {
-            let mut taken = 0;
-            let mut batch: SmallVec<[Bytes; 4]> = SmallVec::new();
-            while taken < EVENTS_PER_WRITE {
-                let Some(event) = next() else { break };
-                taken += 1;
-                if self.format.wants(&event) {
-                    batch.push(encode_shared(&event, &self.format, self.chunked));
-                }
-            }
-            if taken == 0 {
+            let batch = EventBatch::take(next, &self.format, self.chunked);
+            if batch.is_empty {
                 return true;
             }
-            self.write_batch(&mut state, batch);
+            self.write_batch(&mut state, batch.encoded);
         }
         false
     }

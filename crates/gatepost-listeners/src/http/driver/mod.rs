@@ -6,12 +6,13 @@
 //!   `flushing.rs` writes to slow readers; `http2/` is HTTP/2, over the `h2` crate;
 //! - `from_memory.rs` answers with cached pages and files, `serve_worker_page.rs` with pages that
 //!   run code, `exchange.rs` everything else through the router;
-//! - `live_stream.rs` and `paced_stream.rs` write subscriptions.
+//! - `live_stream.rs` and `paced_stream.rs` write subscriptions, in batches of `event_batch.rs`.
 
 mod buffers;
 pub(super) mod chunked;
 mod connection;
 mod encode;
+mod event_batch;
 mod exchange;
 mod file_chunks;
 mod flushing;

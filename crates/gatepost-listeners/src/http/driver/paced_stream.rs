@@ -11,12 +11,11 @@ use gatepost_broker::{LocalSubscription, StreamEvent};
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Http1Connection;
-use crate::http::event_stream::{PublicationShape, StreamFormat, encode_shared, framed};
+use super::event_batch::EventBatch;
+use crate::http::event_stream::{PublicationShape, StreamFormat, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::websocket::{Opcode, ReadingClient, WebSocketClose, whole_frame};
 
-/// Events that may share one write.
-pub(super) const EVENTS_PER_WRITE: usize = 64;
 /// The input permitted to a client that only reads.
 pub(super) const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
 
@@ -68,7 +67,9 @@ impl Http1Connection {
             };
             match event {
                 WaitOutcome::Event(Some(event)) => {
-                    self.queue_events(event, &mut reader, &format, chunked);
+                    let mut first = Some(event);
+                    let mut next = || first.take().or_else(|| reader.try_next());
+                    self.queue(EventBatch::take(&mut next, &format, chunked).encoded);
                 }
                 WaitOutcome::Event(None) => {
                     self.queue_end(is_websocket, chunked);
@@ -114,36 +115,16 @@ impl Http1Connection {
         let opening = format.shape.opening(&format.topics);
         self.queue([framed(opening, chunked)]);
         self.flush_events().await?;
-        while rights.still_hold()
-            && let Some(event) = reader.try_next()
-        {
-            self.queue_events(event, reader, format, chunked);
+        while rights.still_hold() {
+            let batch = EventBatch::take(&mut || reader.try_next(), format, chunked);
+            if batch.is_empty {
+                break;
+            }
+            self.queue(batch.encoded);
             self.flush_events().await?;
         }
         self.queue([format.scheduled_part(chunked)]);
         self.flush_events().await
-    }
-
-    /// Queues this event and those that follow it in the reader's queue, up to a number.
-    fn queue_events(
-        &mut self,
-        first: StreamEvent,
-        reader: &mut LocalSubscription,
-        format: &StreamFormat,
-        chunked: bool,
-    ) {
-        let mut next = Some(first);
-        for _ in 0..EVENTS_PER_WRITE {
-            let Some(event) = next.take() else { break };
-            if format.wants(&event) {
-                self.queue([encode_shared(&event, format, chunked)]);
-            }
-            next = reader.try_next();
-        }
-        // The event is taken from the reader's queue, so it must be written.
-        if let Some(event) = next.filter(|event| format.wants(event)) {
-            self.queue([encode_shared(&event, format, chunked)]);
-        }
     }
 
     /// Queues the end of the stream: the last chunk, and a WebSocket's Close frame.
