@@ -18,12 +18,12 @@ use crate::connect::ConnectionClose;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::limits::Limit;
 use crate::nodes::InterestBarrier;
-use crate::persistence::ChangeBatch;
 use crate::publisher::Publisher;
+use crate::retained_delivery::RetainedOfSubscription;
 use crate::session::{DisconnectCause, QueueBounds, Session};
 use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
-use crate::subscription::{DeliveryTarget, GroupMember, Subscription};
+use crate::subscription::{GroupMember, Subscription};
 
 /// The reason why a subscription is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -134,7 +134,7 @@ impl Attachment {
     }
 
     /// Waits until the broker ends the connection, and meanwhile writes the bytes that the socket
-    /// refused before. `poll_writable` waits until the socket can be written.
+    /// refused before, and the retained messages that wait for space. `poll_writable` waits until the socket can be written.
     pub fn poll_ended(
         &self,
         context: &mut Context<'_>,
@@ -148,8 +148,15 @@ impl Attachment {
             return Poll::Ready(why.unwrap_or(DisconnectCause::TakenOver));
         }
         let broker = self.shared().view();
-        self.session
-            .poll_owner(&mut state, context, poll_writable, broker)
+        let ended = self
+            .session
+            .poll_owner(&mut state, context, poll_writable, broker);
+        let has_retained = state.retained.is_some();
+        drop(state);
+        if has_retained && ended.is_pending() && self.deliver_waiting_retained() {
+            context.waker().wake_by_ref();
+        }
+        ended
     }
 
     /// Whether the socket's stream of frames ends at a boundary, so that a last frame of the
@@ -204,6 +211,15 @@ impl Attachment {
     /// retained messages of its topics, which must be passed to [`Attachment::deliver_retained`]
     /// after the SUBACK has been sent.
     pub fn subscribe(
+        &self,
+        requested: &RequestedFilter,
+        options: &SubscribeOptions,
+    ) -> Result<RetainedOfSubscription, SubscribeError> {
+        let messages = self.subscribe_to(requested, options)?;
+        Ok(RetainedOfSubscription::new(requested, options, messages))
+    }
+
+    fn subscribe_to(
         &self,
         requested: &RequestedFilter,
         options: &SubscribeOptions,
@@ -302,35 +318,9 @@ impl Attachment {
             && self.shared().index.remove_session(&self.session, text);
         if existed {
             self.session.forget_subscription(text);
+            self.session.lock().end_retained(text); // [MQTT-3.10.4-2]
         }
         existed
-    }
-
-    /// Delivers the retained messages that [`Attachment::subscribe`] returned.
-    pub fn deliver_retained(&self, retained: &[Arc<Publication>], options: &SubscribeOptions) {
-        let retained = retained.iter().map(|publication| (publication, true));
-        self.deliver_stored(retained, *options);
-    }
-
-    /// Delivers publications from before the subscription, each with its retain flag.
-    pub(crate) fn deliver_stored<'a>(
-        &self,
-        publications: impl Iterator<Item = (&'a Arc<Publication>, bool)>,
-        options: SubscribeOptions,
-    ) {
-        let target = DeliveryTarget::from(&GroupMember::new(self.session.clone(), options));
-        let broker = self.shared().view();
-        let mut batch = ChangeBatch::default();
-        let session = &self.session;
-        for (publication, retain) in publications {
-            session.deliver(publication, &target.options, retain, &mut batch, broker);
-        }
-        if let Some(store) = &self.shared().store
-            && !batch.is_empty()
-        {
-            session.lock().submit_with(&mut batch, store);
-            session.continue_after_submit(broker, Some(store));
-        }
     }
 
     /// PUBACK: a QoS 1 delivery is complete.
@@ -416,6 +406,7 @@ impl Attachment {
     pub fn close(mut self, close: &ConnectionClose) {
         self.is_closed = true;
         self.sessions.close(&self.session, self.epoch, close);
+        self.queue_waiting_retained();
     }
 }
 
@@ -427,6 +418,7 @@ impl Drop for Attachment {
                 expiry: None,
             };
             self.sessions.close(&self.session, self.epoch, &lost);
+            self.queue_waiting_retained();
         }
         self.session.attachments.fetch_sub(1, Ordering::AcqRel);
     }

@@ -51,6 +51,7 @@ mod recent;
 mod recovery;
 mod replay;
 mod retained;
+mod retained_delivery;
 mod route;
 mod rules_in_force;
 mod session;
@@ -92,6 +93,7 @@ pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, Topic
 pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::Remembered;
 pub use replay::Replayed;
+pub use retained_delivery::RetainedOfSubscription;
 pub use session::{DisconnectCause, QueueBounds, Session, SessionWill};
 pub use session_name::{IN_PROCESS_PREFIX, SessionName};
 pub use settings::{BrokerSettings, SlowSubscriber};

@@ -74,8 +74,9 @@ impl FreeSpace {
 }
 
 impl Attachment {
-    /// As [`Attachment::subscribe`], and delivers immediately the retained messages and then the
-    /// publications since then. A retained message that is also in the history is sent once.
+    /// As [`Attachment::subscribe`], and delivers immediately the publications since then, and the
+    /// retained messages: before the later publications of the same topic, or else as
+    /// [`Attachment::deliver_retained`] does. One that is also in the history is sent once.
     pub fn subscribe_since(
         &self,
         requested: &RequestedFilter,
@@ -91,17 +92,23 @@ impl Attachment {
         let filters = std::slice::from_ref(&requested.text);
         let mut reader = LocalSubscription::new(shared.clone(), filters, reader);
         let order = shared.recent.order();
-        let retained = self.subscribe(requested, options)?;
+        let mut retained = self.subscribe(requested, options)?;
         let (history, gap) = self.history(&mut reader, options.qos);
         let replayed: HashSet<_> = history.iter().map(|publication| publication.id).collect();
-        let only_retained = retained.iter().filter(|one| !replayed.contains(&one.id));
-        let retained = only_retained.map(|publication| (publication, true));
+        let topics: HashSet<_> = history
+            .iter()
+            .map(|publication| &publication.topic)
+            .collect();
+        let earlier = retained.split_off(|one| !topics.contains(&one.topic));
+        let only_retained = earlier.iter().filter(|one| !replayed.contains(&one.id));
+        let earlier = only_retained.map(|publication| (publication, true));
         let history = after_gap(history, gap);
         let with_flag = history
             .iter()
             .map(|one| (one, one.retain && options.retain_as_published));
-        self.deliver_stored(retained.chain(with_flag), *options);
+        self.deliver_stored(earlier.chain(with_flag), *options);
         drop(order);
+        self.deliver_retained(retained);
         Ok(Replayed {
             messages: history.len(),
             has_gap: gap != Gap::None,

@@ -116,7 +116,7 @@ impl SinkSession {
                 filter: filter.text.to_string(),
                 cause,
             })?;
-            self.attachment.deliver_retained(&retained, options);
+            self.attachment.deliver_retained(retained);
         }
         let _ = self.submit();
         Ok(())

@@ -22,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::persistence::{BatchCommit, CommitStatus};
 use crate::weight::content_bytes;
 pub(crate) use on_disk::InsufficientMemory;
-use on_disk::RetainedOnDisk;
+use on_disk::{RetainedOnDisk, decides};
 
 /// The outcome of retaining a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,6 +346,21 @@ impl RetainedMessages {
         drop(messages);
         remove_dead(&mut found, now);
         Ok(added.map(|()| found))
+    }
+
+    /// Whether this message, which matched before, is still the one that its topic retains. To be
+    /// called under the lock of the session that receives it: a publisher retains before it
+    /// delivers, so the session has not received a later one of the topic.
+    pub(crate) fn is_current(&self, publication: &Publication) -> bool {
+        let topic = &publication.topic;
+        let messages = self.messages.read();
+        match messages.get(topic).filter(|entry| decides(entry)) {
+            Some(entry) => {
+                let current = entry.current();
+                current.is_some_and(|current| current.id == publication.id)
+            }
+            None => self.may_be_on_disk(topic),
+        }
     }
 }
 

@@ -160,7 +160,7 @@ impl RetainedMessages {
 }
 
 /// Whether an entry determines its topic's retained message, so that the disk need not be read.
-fn decides(entry: &RetainedTopic) -> bool {
+pub(super) fn decides(entry: &RetainedTopic) -> bool {
     let mut pending = entry.pending.iter().flat_map(|pending| pending.iter());
     let is_alive = |status| !matches!(status, CommitStatus::Failed);
     entry.stored.is_some() || pending.any(|(_, commit)| is_alive(commit.status()))

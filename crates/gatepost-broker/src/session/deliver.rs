@@ -21,7 +21,7 @@ use crate::trace::StepOutcome;
 const UNSLOWED_FACTOR: usize = 4;
 /// The size of the outbox under a policy that keeps only the newest, so that other waiting messages
 /// can still be replaced.
-const NEWEST_OUTBOX_BYTES: usize = 16 * 1024;
+pub(super) const NEWEST_OUTBOX_BYTES: usize = 16 * 1024;
 
 impl Session {
     /// Delivers QoS 0 frames that others share; writes them immediately if `send`.
@@ -176,8 +176,21 @@ impl Session {
         batch: &mut ChangeBatch,
         broker: BrokerView<'_>,
     ) -> DeliveryOutcome {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
+        let mut state = self.state.lock();
+        self.deliver_locked(&mut state, publication, options, retain, batch, broker)
+    }
+
+    /// As [`Session::deliver`], under the session's lock.
+    #[inline]
+    pub(crate) fn deliver_locked(
+        &self,
+        state: &mut SessionState,
+        publication: &Arc<Publication>,
+        options: &DeliveryOptions,
+        retain: bool,
+        batch: &mut ChangeBatch,
+        broker: BrokerView<'_>,
+    ) -> DeliveryOutcome {
         if state.has_ended {
             return DeliveryOutcome::Ended;
         }

@@ -25,6 +25,10 @@ impl SessionFilters {
         self.filters.is_empty()
     }
 
+    pub(crate) fn contains(&self, filter: &TopicFilter) -> bool {
+        self.filters.contains(filter)
+    }
+
     /// Adds a filter if both limits permit it: `Some(true)` if it is new, `None` if a limit is
     /// reached.
     pub(crate) fn insert(

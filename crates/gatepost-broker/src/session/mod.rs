@@ -1,13 +1,15 @@
 //! A subscriber's state at the broker, and everything that is done under its lock.
 //!
 //! One mutex guards a session. It is held for a few dozen nanoseconds, or for one `send`; never
-//! across an await and never together with another lock of the broker (only the store's own queue
-//! is entered under it), so there is no order of locks to keep.
+//! across an await and never together with another lock of the broker, so there is no order of
+//! locks to keep. Two are exceptions, of which the holder never waits for a session: the store's
+//! own queue is entered under it, and the retained messages are read under it.
 //!
 //! - `state.rs`: the state under the lock;
 //! - `link.rs`: the live connection;
 //! - `deliver.rs`: delivery of a publication to the session, and the reasons against it;
 //! - `queue.rs`: the same for QoS 1 and 2, which are queued;
+//! - `waiting_retained.rs`: retained messages that wait until the session has space;
 //! - `write.rs`: writing to the socket, and the task that waits when the socket is full;
 //! - `persist.rs`: the part of the session that survives the server.
 
@@ -17,6 +19,7 @@ mod link;
 mod persist;
 mod queue;
 mod state;
+mod waiting_retained;
 mod write;
 
 use std::borrow::Cow;
@@ -42,6 +45,7 @@ pub(crate) use filters::SessionFilters;
 pub(crate) use link::{LiveLink, TopicAliases};
 pub(crate) use persist::DeferredEffects;
 pub(crate) use state::SessionState;
+pub(crate) use waiting_retained::{RetainedSpace, WaitingRetained};
 
 /// The reason why the broker ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::{BrokerView, DisconnectCause, LiveLink, QueueBounds, SessionWill, wake};
+use super::{
+    BrokerView, DisconnectCause, LiveLink, QueueBounds, SessionWill, WaitingRetained, wake,
+};
 use crate::acknowledged::AcknowledgedDeliveries;
 use crate::authorization::Authorization;
 use crate::newest::NewestPerTopic;
@@ -29,6 +31,8 @@ pub(crate) struct SessionState {
     /// Deliveries that wait for the outbox, if only the newest of each topic is wanted.
     pub(crate) newest: Option<Box<NewestPerTopic>>,
     pub(crate) acknowledged: Option<Box<AcknowledgedDeliveries>>,
+    /// Retained messages of new subscriptions, until there is space for them.
+    pub(crate) retained: Option<Box<WaitingRetained>>,
     pub(crate) will: Option<Box<SessionWill>>,
     /// The instant at which the will is due, after the end of the connection.
     pub(crate) will_due: Option<Instant>,
@@ -104,9 +108,11 @@ impl SessionState {
         self.blocked
     }
 
-    /// QoS 1 and 2 messages that wait or are unacknowledged, and publications in the outbox.
+    /// QoS 1 and 2 messages that wait or are unacknowledged, publications in the outbox, and
+    /// retained messages that wait for space.
     pub(crate) fn queued(&self) -> usize {
         self.outbox.messages()
+            + self.retained.as_ref().map_or(0, |retained| retained.len())
             + self.newest.as_ref().map_or(0, |newest| newest.len())
             + self
                 .acknowledged

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, ReentrantMutex};
 use smallvec::SmallVec;
 
 use crate::connect::ConnectionClose;
+use crate::counters::DropCause;
 use crate::held_wills::HeldWills;
 use crate::limits::TokenBucket;
 use crate::session::{DeferredEffects, DisconnectCause, Session};
@@ -137,6 +138,10 @@ impl SessionTable {
         {
             let mut state = session.lock();
             state.has_ended = true;
+            if let Some(retained) = state.retained.take() {
+                let (left, cause) = (retained.len() as u64, DropCause::ConnectionLost);
+                session.count_drop(self.shared.view(), cause, left);
+            }
             if state.link.is_some() {
                 session.epoch.fetch_add(1, Ordering::AcqRel);
                 session.end_locked(&mut state, cause);

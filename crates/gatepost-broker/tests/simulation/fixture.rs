@@ -311,7 +311,7 @@ impl Fixture {
                 .check_retained(topic, wire::number_of(publication))?;
         }
         connection.step(Frame::Suback { packet });
-        connection.attachment.deliver_retained(&retained, &options);
+        connection.attachment.deliver_retained(retained);
         self.finish_batch(index);
         Ok(())
     }

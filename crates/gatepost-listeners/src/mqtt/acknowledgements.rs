@@ -7,11 +7,9 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use gatepost_broker::{InterestBarrier, Receipt, SubscribeOptions};
-use gatepost_message::Publication;
+use gatepost_broker::{InterestBarrier, Receipt, RetainedOfSubscription};
 use gatepost_mqtt::{PacketId, Reason};
 use gatepost_store::{StoreError, Ticket};
 use smallvec::SmallVec;
@@ -32,14 +30,12 @@ pub(super) struct PublishAcknowledgement {
     pub(super) is_forbidden: bool,
 }
 
-/// Retained messages that follow a SUBACK, with the options of the subscription of each.
-pub(super) type RetainedToSend = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
-
 /// The outcome of a SUBSCRIBE.
 pub(super) struct SubscribeOutcome {
     pub(super) packet_id: PacketId,
     pub(super) reasons: SmallVec<[Reason; 8]>,
-    pub(super) retained: RetainedToSend,
+    /// The retained messages that follow the SUBACK.
+    pub(super) retained: Vec<RetainedOfSubscription>,
     /// The filters whose replay begins after missing messages.
     pub(super) gaps: Vec<String>,
     /// A text for people, which may be empty.
@@ -103,7 +99,7 @@ impl DueAcknowledgement {
         match self {
             Self::Session(SessionAcknowledgement::Subscribed(subscribed)) => {
                 let retained = &subscribed.retained;
-                retained.iter().map(|(messages, _)| messages.len()).sum()
+                retained.iter().map(RetainedOfSubscription::len).sum()
             }
             _ => 0,
         }

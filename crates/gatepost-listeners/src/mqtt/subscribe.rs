@@ -5,12 +5,12 @@
 //! packets of a subscription before its SUBACK (section 3.8.4), which the replay makes use of.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use gatepost_broker::{
-    Limit, MalformedSince, RequestedFilter, RetainHandling, Since, SubscribeError, SubscribeOptions,
+    Limit, MalformedSince, RequestedFilter, RetainHandling, RetainedOfSubscription, Since,
+    SubscribeError, SubscribeOptions,
 };
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::TopicFilter;
 use gatepost_mqtt::{
     Filter, Packet, PacketId, PacketProperties, PropertiesBuffer, Property, Reason, Suback,
     Subscribe, Unsubscribe,
@@ -22,8 +22,8 @@ use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use crate::mount::MountPrefix;
 
-/// The number of retained messages that may wait for a client's SUBACK even if
-/// `retained_messages_max` is less.
+/// The number of retained messages that may wait for a client even if `retained_messages_max` is
+/// less.
 const RETAINED_WAITING_MIN: usize = 100_000;
 
 /// The user property that requests a replay, and that of the SUBACK that names filters with a gap.
@@ -38,7 +38,7 @@ const REPLAYED_FILTERS_MAX: usize = 16;
 #[derive(Default)]
 struct SubscribedFilter {
     /// To be sent after the SUBACK.
-    retained: Vec<Arc<Publication>>,
+    retained: Option<RetainedOfSubscription>,
     has_gap: bool,
 }
 
@@ -93,7 +93,8 @@ impl MqttConnection {
                 .min(REPLAYED_FILTERS_MAX),
         };
         let retained_max = settings.retained_messages_max.max(RETAINED_WAITING_MIN);
-        let mut retained_waiting = self.acknowledgements.retained_waiting();
+        let mut retained_waiting =
+            self.acknowledgements.retained_waiting() + self.attachment.retained_waiting();
         // The filters that have a reason already are refused.
         let answered = outcome.reasons.len();
         for (number, filter) in subscribe.filters.iter().enumerate().skip(answered) {
@@ -114,9 +115,9 @@ impl MqttConnection {
                     if entered.has_gap {
                         outcome.gaps.push(filter.text.to_owned());
                     }
-                    if !entered.retained.is_empty() {
-                        retained_waiting += entered.retained.len();
-                        outcome.retained.push((entered.retained, options));
+                    if let Some(retained) = entered.retained {
+                        retained_waiting += retained.len();
+                        outcome.retained.push(retained);
                     }
                 }
                 Err(reason) => outcome.reasons.push(reason),
@@ -157,13 +158,13 @@ impl MqttConnection {
         let entered = if since == Since::Now {
             let retained = self.attachment.subscribe(&requested, &options);
             retained.map(|retained| SubscribedFilter {
-                retained,
+                retained: Some(retained).filter(|retained| !retained.is_empty()),
                 has_gap: false,
             })
         } else {
             let replayed = self.attachment.subscribe_since(&requested, &options, since);
             replayed.map(|replayed| SubscribedFilter {
-                retained: Vec::new(),
+                retained: None,
                 has_gap: replayed.has_gap,
             })
         };
@@ -194,8 +195,8 @@ impl MqttConnection {
         }));
         if !outcome.retained.is_empty() {
             self.send_answers();
-            for (retained, options) in &outcome.retained {
-                self.attachment.deliver_retained(retained, options);
+            for retained in outcome.retained {
+                self.attachment.deliver_retained(retained);
             }
         }
     }
