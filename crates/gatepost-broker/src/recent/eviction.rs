@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use gatepost_message::MessageId;
 
-use super::{RecentMessages, TopicKey, TopicRecord, weight};
+use super::{RecentMessages, Ring, TopicKey, TopicRecord, weight};
 
 impl RecentMessages {
     /// Forgets the tenth of the topics that was unused longest, so that the cost of the search is
@@ -23,12 +23,11 @@ impl RecentMessages {
             if !keep {
                 let mut ring = record.ring.lock();
                 ring.is_evicted = true;
-                let newest = ring.publications.back().map(|newest| newest.position);
-                let newest = newest.max(ring.forgotten);
-                let newest = newest.map_or(0, MessageId::number);
+                // Publishers keep records of topics that they do not use, for long.
+                let freed = ring.forget_all();
+                let newest = ring.forgotten.map_or(0, MessageId::number);
                 let evicted = self.evicted_of(record.topic.as_str());
                 evicted.fetch_max(newest, Ordering::Relaxed);
-                let freed: usize = ring.publications.iter().map(|one| weight(one)).sum();
                 self.bytes.fetch_sub(freed, Ordering::Relaxed);
             }
             keep
@@ -51,11 +50,19 @@ impl RecentMessages {
             if ring.is_evicted {
                 continue;
             }
-            let forgotten = std::mem::take(&mut ring.publications);
-            let last = forgotten.back().map(|newest| newest.position);
-            ring.forgotten = ring.forgotten.max(last);
-            let freed: usize = forgotten.iter().map(|one| weight(one)).sum();
+            let freed = ring.forget_all();
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+    }
+}
+
+impl Ring {
+    /// Forgets all publications, which a later reader learns by a gap; returns the number of bytes
+    /// that are free again.
+    fn forget_all(&mut self) -> usize {
+        let forgotten = std::mem::take(&mut self.publications);
+        let newest = forgotten.back().map(|newest| newest.position);
+        self.forgotten = self.forgotten.max(newest);
+        forgotten.iter().map(|one| weight(one)).sum()
     }
 }

@@ -124,6 +124,24 @@ fn an_evicted_record_accepts_no_publication() {
     assert_eq!(pushed, Err(StaleTopic::Record));
 }
 
+/// Each publisher keeps the records of up to a thousand topics.
+#[test]
+fn an_evicted_record_keeps_no_publications() {
+    let recent = recent_of(3, 1 << 20, 10);
+    let first = publish(&recent, "old", "x");
+    let kept = recent.record(&Topic::new("old").expect("a topic"));
+    let newest = publish(&recent, "old", "x");
+    for number in 0..50 {
+        publish(&recent, &format!("topic/{number}"), "x");
+    }
+    let ring = kept.ring.lock();
+    assert!(ring.is_evicted && ring.publications.is_empty());
+    assert_eq!(ring.forgotten, Some(newest));
+    drop(ring);
+    // A reader that found the record before its eviction.
+    assert!(recent.may_miss(&[filter("old")], &[kept], first));
+}
+
 #[test]
 fn the_latest_of_many_topics_are_bounded_too() {
     const BYTES_MAX: usize = 10_000;
