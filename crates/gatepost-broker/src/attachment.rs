@@ -34,8 +34,9 @@ pub enum SubscribeError {
     /// The filter is longer or deeper than the settings allow.
     #[error("the filter is longer or deeper than this server allows")]
     BeyondLimits,
-    /// The retained messages of its topics are on disk, and memory is too short to load them.
-    #[error("the server has no memory for the retained messages")]
+    /// The server is out of memory, or the retained messages of the filter's topics are on disk,
+    /// and memory is too short to load them.
+    #[error("the server has no memory for the subscription or its retained messages")]
     OutOfMemory,
 }
 
@@ -248,6 +249,13 @@ impl Attachment {
             };
             is_new
         };
+        if self.shared().limits.is_out_of_memory()
+            && !self.session.filters.lock().contains(&requested.text)
+        {
+            self.shared()
+                .reached(Limit::Memory, self.session.client_id());
+            return Err(SubscribeError::OutOfMemory);
+        }
         self.session.store_subscription(&requested.text, *options);
         let member = GroupMember::new(self.session.clone(), *options);
         let index = &self.shared().index;

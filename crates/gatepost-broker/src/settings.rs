@@ -64,9 +64,9 @@ pub struct BrokerSettings {
     pub topic_bytes_max: usize,
     /// Levels of a topic or filter.
     pub topic_levels_max: usize,
-    /// Resident memory above which new connections, publications at QoS 1 or 2 and retained
-    /// messages are refused; queues that do not fit at a start wait on disk. 0 for three quarters
-    /// of the memory of the machine or of the control group.
+    /// Resident memory above which new connections, new subscriptions, publications at QoS 1 or 2
+    /// and retained messages are refused; queues that do not fit at a start wait on disk. 0 for
+    /// three quarters of the memory of the machine or of the control group.
     pub memory_max: ByteSize,
     /// Subscriptions of one session.
     pub subscriptions_per_session_max: usize,

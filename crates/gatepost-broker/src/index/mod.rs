@@ -178,12 +178,12 @@ impl Index {
         let text = filter.as_str();
         if filter.has_wildcard() {
             let mut root = self.wildcards.write();
-            let list = root.list_mut(text.split('/'));
+            let list = root.list_mut(Some(text));
             let was_empty = list.is_none();
             let result = change(list);
             let is_empty = list.is_none();
             if is_empty {
-                root.prune(text.split('/'));
+                root.prune(Some(text));
             }
             match (was_empty, is_empty) {
                 (true, false) => self.wildcard_count.fetch_add(1, Ordering::Release),
@@ -244,7 +244,7 @@ impl Index {
     ) -> Option<T> {
         if filter.has_wildcard() {
             let root = self.wildcards.read();
-            return find(root.list(filter.as_str().split('/'))?);
+            return find(root.list(Some(filter.as_str()))?);
         }
         let hash = self.hash(filter.as_str());
         let table = self.shard(hash).table.read();

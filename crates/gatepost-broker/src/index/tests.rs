@@ -53,7 +53,7 @@ proptest! {
     fn the_index_finds_what_filters_match(
         filters in prop::collection::vec(a_filter(), 1..30),
         topics in prop::collection::vec(a_topic(), 1..10),
-        removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        removed in prop::collection::vec(any::<prop::sample::Index>(), 0..25),
     ) {
         let index = Index::new(None, &[]);
         let mut present: Vec<_> = filters
@@ -84,6 +84,35 @@ proptest! {
             prop_assert_eq!(matching(&index, topic), expected, "{}", topic);
         }
     }
+}
+
+/// Otherwise a client's short levels would take hundreds of times their bytes.
+#[test]
+fn a_filter_takes_at_most_two_nodes() {
+    const LEVELS: usize = 100;
+    let index = Index::new(None, &[]);
+    let session = session(1);
+    let filters: Vec<TopicFilter> = (0..LEVELS)
+        .flat_map(|number| {
+            let mut levels = vec!["+"; LEVELS];
+            levels[number] = "a";
+            let shared = levels.join("/");
+            [format!("b{number}/{shared}"), shared]
+        })
+        .map(|text| TopicFilter::new(&text).expect("a filter"))
+        .collect();
+    for filter in &filters {
+        index.insert(filter, member(&session));
+        assert!(index.remove(filter, &|_| true));
+        index.insert(filter, member(&session));
+    }
+    let nodes = || index.wildcards.read().len();
+    assert!(nodes() <= 2 * filters.len() + 1, "{}", nodes());
+    let (kept, removed) = filters.split_first().expect("many");
+    for filter in removed {
+        assert!(index.remove(filter, &|_| true));
+    }
+    assert_eq!(nodes(), 2, "{}", kept.as_str());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gatepost_broker::{
     ConnectError, ConnectOptions, ConnectionClose, ConnectionGreeting, RequestedFilter,
-    RetainHandling, SessionWill, SubscribeOptions, WireFormat,
+    RetainHandling, SessionWill, SubscribeError, SubscribeOptions, WireFormat,
 };
 use gatepost_message::{Publication, Qos, TopicFilter};
 
@@ -293,7 +293,7 @@ impl Fixture {
             },
         );
         let known = &mut self.model.sessions[index].subscriptions;
-        known.insert(filter, None);
+        let is_new = known.insert(filter, None).is_none();
         let Some(connection) = &mut client.connection else {
             return Ok(());
         };
@@ -304,6 +304,13 @@ impl Fixture {
             ..SubscribeOptions::at(qos)
         };
         let retained = connection.attachment.subscribe(&requested, &options);
+        if let Err(SubscribeError::OutOfMemory) = retained {
+            client.subscribing.remove(&packet);
+            if is_new {
+                known.remove(&filter);
+            }
+            return Ok(());
+        }
         let retained = retained.map_err(|error| error.to_string())?;
         for publication in &retained {
             let topic = topics::index_of(publication.topic.as_str());
