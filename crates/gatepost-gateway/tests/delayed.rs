@@ -134,28 +134,30 @@ async fn a_message_that_the_history_has_is_not_published_again_for_full_queues()
         queue_messages_max: 1,
         ..BrokerSettings::default()
     });
-    let adopted = fixture.broker.adopt_session(SessionAdoption {
-        session: MovedSession {
-            number: 1,
-            name: SessionName {
-                user: None,
-                client_id: "slow".into(),
-            },
-            kind: "mqtt".to_owned(),
-            expiry: Duration::from_hours(1),
-            sent: 0,
-            subscriptions: vec![SubscriptionRow {
-                session: 1,
-                filter: TopicFilter::new("alarm").expect("a filter"),
-                qos: Qos::AtLeastOnce,
-                no_local: false,
-                retain_as_published: false,
-                identifier: None,
-            }],
-            received: Vec::new(),
-            deliveries: Vec::new(),
+    let session = MovedSession {
+        number: 1,
+        name: SessionName {
+            user: None,
+            client_id: "slow".into(),
         },
-        missed: Vec::new(),
+        kind: "mqtt".to_owned(),
+        expiry: Duration::from_hours(1),
+        sent: 0,
+        subscriptions: vec![SubscriptionRow {
+            session: 1,
+            filter: TopicFilter::new("alarm").expect("a filter"),
+            qos: Qos::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            identifier: None,
+        }],
+        received: Vec::new(),
+        deliveries: Vec::new(),
+    };
+    let missed = fixture.broker.missed_by(&session);
+    let adopted = fixture.broker.adopt_session(SessionAdoption {
+        session,
+        missed,
         changes: Vec::new(),
         absence: None,
     });

@@ -115,21 +115,23 @@ impl Fixture {
             }),
             authorization: Arc::new(Permitted),
         };
-        let adopted = self.broker.adopt_session(SessionAdoption {
-            session: MovedSession {
-                number,
-                name: SessionName {
-                    user: None,
-                    client_id: format!("client-{number}").into(),
-                },
-                kind: "mqtt".to_owned(),
-                expiry: HOUR,
-                sent: 0,
-                subscriptions: Vec::new(),
-                received: Vec::new(),
-                deliveries: Vec::new(),
+        let session = MovedSession {
+            number,
+            name: SessionName {
+                user: None,
+                client_id: format!("client-{number}").into(),
             },
-            missed: Vec::new(),
+            kind: "mqtt".to_owned(),
+            expiry: HOUR,
+            sent: 0,
+            subscriptions: Vec::new(),
+            received: Vec::new(),
+            deliveries: Vec::new(),
+        };
+        let missed = self.broker.missed_by(&session);
+        let adopted = self.broker.adopt_session(SessionAdoption {
+            session,
+            missed,
             changes: Vec::new(),
             absence: Some(absence),
         });
