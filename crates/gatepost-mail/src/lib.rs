@@ -198,14 +198,9 @@ impl<'a> Mail<'a> {
         rendered.into_iter().any(|rendered| rendered.is_cut)
     }
 
-    /// The rendering of a leaf.
+    /// The rendering of a leaf of this message.
     pub fn rendered_of(&self, part: &MimePart) -> Option<&RenderedHtml> {
-        let leaves = self.parts().leaves().zip(self.rendered());
-        leaves
-            .into_iter()
-            .find(|(leaf, _)| std::ptr::eq(*leaf, part))?
-            .1
-            .as_ref()
+        self.rendered().get(part.leaf_number?)?.as_ref()
     }
 
     /// The text of a part, rendered if it is HTML; `None` if it is not text.

@@ -31,6 +31,8 @@ pub struct MimePart {
     pub(crate) is_message: bool,
     /// The text before transfer decoding.
     pub(super) raw: Bytes,
+    /// Its number among the leaves in reading order; `None` for a container.
+    pub(super) leaf_number: Option<usize>,
     /// The indices of its children in the list of all parts.
     pub(super) children: Vec<usize>,
     /// The text after transfer decoding, once it was requested.
@@ -48,6 +50,7 @@ impl MimePart {
             depth,
             is_message: false,
             raw: Bytes::new(),
+            leaf_number: None,
             children: Vec::new(),
             decoded: OnceCell::new(),
         }

@@ -62,10 +62,15 @@ impl Parts {
 
     fn put_in_order(&mut self) {
         let mut stack = vec![0];
+        let mut leaves = 0;
         while let Some(index) = stack.pop() {
-            if let Some(part) = self.list.get(index) {
+            if let Some(part) = self.list.get_mut(index) {
                 self.order.push(index);
                 stack.extend(part.children.iter().rev());
+                if part.is_leaf {
+                    part.leaf_number = Some(leaves);
+                    leaves += 1;
+                }
             }
         }
     }

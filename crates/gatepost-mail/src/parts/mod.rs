@@ -73,3 +73,34 @@ impl Parts {
         self.list.first()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Mail;
+
+    #[test]
+    fn each_leaf_has_its_own_rendering() {
+        let message = b"Content-Type: multipart/mixed; boundary=a\n\n--a\n\
+            Content-Type: multipart/alternative; boundary=b\n\n--b\n\nplain\n--b\n\
+            Content-Type: text/html\n\n<p>one\n--b--\n--a\n\
+            Content-Type: text/html\n\n<p>two\n--a--\n";
+        let mail = Mail::parse(message);
+        let leaves: Vec<_> = mail.parts().leaves().collect();
+        assert_eq!(leaves.len(), 3);
+        for (leaf, rendered) in leaves.iter().zip(mail.rendered()) {
+            let own = mail.rendered_of(leaf).map(std::ptr::from_ref);
+            assert_eq!(own, rendered.as_ref().map(std::ptr::from_ref));
+        }
+        let texts: Vec<_> = leaves
+            .iter()
+            .filter_map(|leaf| mail.text_of(leaf))
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(|text| text.trim()).collect();
+        assert_eq!(texts, ["plain", "one", "two"]);
+        assert!(
+            mail.parts()
+                .root()
+                .is_some_and(|root| mail.rendered_of(root).is_none())
+        );
+    }
+}

@@ -1,10 +1,9 @@
 //! BodyEval: ratios and lengths of the body text, and how much its alternatives differ.
 
-use std::collections::{HashMap, HashSet};
-
-use gatepost_mail::MimePart;
+use std::collections::HashSet;
 
 use super::ScannedMail;
+use super::alternatives::alternative_difference;
 use super::{Entry, bound, pattern};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -83,84 +82,6 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         })
     }),
 ];
-
-/// The difference between the texts of a `multipart/alternative`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AlternativeDifference {
-    /// The share of words of the HTML that the plain text lacks.
-    percent: f64,
-    html_words: usize,
-    text_words: usize,
-}
-
-fn alternative_difference(mail: &ScannedMail<'_>) -> AlternativeDifference {
-    *mail
-        .findings()
-        .alternative
-        .get_or_init(|| find_alternative_difference(mail))
-}
-
-fn find_alternative_difference(mail: &ScannedMail<'_>) -> AlternativeDifference {
-    let mut found = AlternativeDifference::default();
-    if is_calendar_of_exchange(mail) {
-        return found;
-    }
-    let parts = mail.parts();
-    for alternative in parts
-        .all()
-        .filter(|part| part.media_type.starts_with("multipart/alternative"))
-    {
-        let (mut html, mut text) = (HashMap::new(), HashMap::new());
-        for part in parts
-            .below(alternative)
-            .filter(|part| part.is_leaf && part.media_type.starts_with("text"))
-        {
-            let rendered = mail.rendered_of(part);
-            let Some(content) = mail.text_of(part) else {
-                continue;
-            };
-            let words = if rendered.is_some() {
-                &mut html
-            } else {
-                &mut text
-            };
-            for word in content.split_whitespace().filter(|word| {
-                word.contains(|letter: char| letter.is_alphanumeric() || letter == '_')
-            }) {
-                *words.entry(word.to_owned()).or_insert(0_i64) += 1;
-            }
-            let is_image_only =
-                rendered.is_some_and(|rendered| rendered.facts.open.contains("img"));
-            if html.is_empty() && is_image_only {
-                html.insert("\n".to_owned(), 1);
-            }
-        }
-        let total = html.len();
-        if total == 0 {
-            continue;
-        }
-        (found.html_words, found.text_words) = (total, text.len());
-        for (word, count) in &text {
-            if html.get(word).is_some_and(|in_html| in_html - count < 1) {
-                html.remove(word);
-            }
-        }
-        found.percent = found.percent.max(html.len() as f64 / total as f64 * 100.0);
-    }
-    found
-}
-
-/// Exchange sends meetings as HTML and calendar only.
-fn is_calendar_of_exchange(mail: &ScannedMail<'_>) -> bool {
-    let parts = mail.parts();
-    let Some(root) = parts.root() else {
-        return false;
-    };
-    let children: Vec<&MimePart> = parts.children(root).collect();
-    root.media_type == "multipart/alternative"
-        && matches!(children[..], [html, calendar] if html.is_leaf && calendar.is_leaf
-            && html.media_type == "text/html" && calendar.media_type == "text/calendar")
-}
 
 fn blank_line_percent(mail: &ScannedMail<'_>, lines_min: f64) -> f64 {
     let (mut blank, mut all) = (0_usize, 0_usize);

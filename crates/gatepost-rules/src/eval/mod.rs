@@ -8,6 +8,7 @@
 
 mod access;
 mod address_list;
+mod alternatives;
 mod antivirus;
 mod arguments;
 mod berkeley_hash;
@@ -190,7 +191,7 @@ pub struct ScannedMail<'a> {
 #[derive(Default)]
 struct EvalFindings {
     mime: OnceCell<mime::MimeFindings>,
-    alternative: OnceCell<body::AlternativeDifference>,
+    alternative: OnceCell<alternatives::AlternativeDifference>,
     dates: OnceCell<dates::DateFindings>,
     recipients: OnceCell<recipients::RecipientFindings>,
     images: OnceCell<image::AttachedImages>,

@@ -43,6 +43,10 @@ fn all_stock_rules_end() {
         ("deep HTML", html(&"<div>".repeat(SIZE / 5))),
         ("nested parts", nested.into_bytes()),
         (
+            "texts of nested alternatives",
+            (alternatives() + &texts_of_alternatives()).into_bytes(),
+        ),
+        (
             "a long subject",
             [b"Subject: ", "your ".repeat(SIZE / 5).as_bytes(), b"\n\n"].concat(),
         ),
@@ -57,6 +61,31 @@ fn all_stock_rules_end() {
         );
         assert!(time < TIME_MAX, "{name} took {time:?}");
     }
+}
+
+/// The texts of an alternative.
+const TEXT_KINDS: [&str; 2] = ["text/html", "text/plain"];
+
+/// Twenty alternatives inside each other, up to the first part of the innermost.
+fn alternatives() -> String {
+    numbered(20, |all, level| {
+        let kind = "multipart/alternative";
+        let _ = write!(
+            all,
+            "Content-Type: {kind}; boundary=b{level}\n\n--b{level}\n"
+        );
+    })
+}
+
+/// As many texts as are read of each of these, and of all.
+fn texts_of_alternatives() -> String {
+    numbered(20, |all, number| {
+        let boundary = format!("--b{}", 19 - number);
+        let texts = TEXT_KINDS.map(|kind| format!("Content-Type: {kind}\n\n<p>x\n{boundary}\n"));
+        // A part of the outer multipart follows the end of the inner one.
+        let first = if number == 0 { "" } else { &boundary };
+        let _ = write!(all, "{first}\n{}{boundary}--\n", texts.concat().repeat(498));
+    })
 }
 
 /// The rules with learned data that suffices for Bayes.
@@ -168,6 +197,11 @@ fn parts_are_judged_within_bounds() {
     });
     let multipart = "Content-Type: multipart/mixed; boundary=b\n\n--b\n";
     let text = "hello world, this is text\n".repeat(20_000);
+    let words = numbered(JUDGED_SIZE / 16, |all, number| {
+        let _ = write!(all, "{number:07} ");
+    });
+    let texts = TEXT_KINDS.map(|kind| format!("Content-Type: {kind}\n\n{words}\n--b19\n"));
+    let texts = alternatives() + &texts.concat();
     let nested = (0..4).fold(format!("Subject: x\n\n{text}"), |inner, _| {
         let encoded = base64(inner.as_bytes());
         format!("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{encoded}")
@@ -182,6 +216,7 @@ fn parts_are_judged_within_bounds() {
             (multipart.to_owned() + &many("Content-Type: a/b; name=x\n")).into_bytes(),
         ),
         ("messages in messages", nested.into_bytes()),
+        ("words of nested alternatives", texts.into_bytes()),
         ("a word with many labels", plain(&many("a."))),
         ("short words", plain(&many("A.b "))),
         (
