@@ -22,7 +22,7 @@ pub(super) struct AlternativeDifference {
     pub(super) text_words: usize,
 }
 
-/// How often each word occurs, by its hash.
+/// The number of occurrences of each word, by its hash.
 type WordCounts = HashMap<u64, u64>;
 
 /// An alternative whose parts are being read.

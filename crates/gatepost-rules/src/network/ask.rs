@@ -3,7 +3,7 @@
 use gatepost_dns::{Question, QuestionOutcome, RecordType, ServerFailure};
 use gatepost_pattern::{Modifiers, Pattern};
 
-use super::dns_tests::Subtest;
+use super::subtest::Subtest;
 use super::views::NetworkViews;
 use crate::tags::{TagTemplatePart, pieces};
 

@@ -17,6 +17,7 @@ mod listings;
 mod results;
 mod senders;
 mod settings;
+mod subtest;
 mod views;
 
 use std::time::{Duration, Instant};
@@ -32,11 +33,11 @@ use crate::eval::ScannedMail;
 use ask::AskTest;
 use blocks::{BlockRules, DnsBlocks};
 pub(crate) use call::{LinkFlags, LinkList, LinkQuery, NetworkCall};
-use dns_tests::Subtest;
 pub(crate) use dns_tests::{NetworkRule, NetworkTest};
 use hashes::HashTest;
 use senders::SenderTest;
 pub(crate) use settings::NetworkSettings;
+use subtest::Subtest;
 use views::{LinkKey, NetworkViews, ViewFindings};
 
 /// The DNS client, and the deadline for all queries about one message.

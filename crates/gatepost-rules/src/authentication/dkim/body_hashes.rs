@@ -1,9 +1,9 @@
 //! The hashes of a body that signatures contain, each computed once.
 
+use super::algorithm::Algorithm;
 use super::canonical::Canonicalization;
-use super::signature::Algorithm;
 
-/// What a hash is of: a canonical form, up to a length, by the name of a hash method.
+/// The text of a hash, in a canonical form and up to a length, and the name of its method.
 type HashKind = (Canonicalization, Option<usize>, &'static str);
 
 /// The hashes of one body so far. Signatures of the same kind share one: a message of many

@@ -3,7 +3,8 @@
 use gatepost_mail::decode_base64;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 
-use super::signature::{Algorithm, DkimSignature};
+use super::algorithm::Algorithm;
+use super::signature::DkimSignature;
 use super::tags::Tags;
 
 /// A public key and its permitted uses.

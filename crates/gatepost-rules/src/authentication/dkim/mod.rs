@@ -3,6 +3,7 @@
 //! A signature covers some fields and the body in canonical form. This module computes the signed
 //! text; keys come from the responses in [`DnsResponses`], so all keys are queried at once.
 
+mod algorithm;
 mod body_hashes;
 mod canonical;
 mod fields;

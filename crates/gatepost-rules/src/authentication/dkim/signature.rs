@@ -3,50 +3,16 @@
 use std::collections::HashMap;
 
 use gatepost_mail::decode_base64;
-use ring::digest;
 
+use super::algorithm::Algorithm;
 use super::body_hashes::BodyHashes;
 use super::canonical::Canonicalization;
 use super::fields::{RawField, RawMail};
 use super::tags::Tags;
 
-/// The most names that a signature lists (`h=`); one with more is invalid, as RFC 6376, section 6.1.1
-/// leaves to the verifier. Signers list fewer than a hundred.
+/// The most names that a signature lists (`h=`). RFC 6376, section 6.1.1 lets a verifier refuse one
+/// with more; signers list fewer than a hundred.
 const SIGNED_NAMES_MAX: usize = 1_000;
-
-/// The algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
-    RsaSha1,
-    RsaSha256,
-    Ed25519Sha256,
-}
-
-impl Algorithm {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "rsa-sha1" => Self::RsaSha1,
-            "rsa-sha256" => Self::RsaSha256,
-            "ed25519-sha256" => Self::Ed25519Sha256,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn hash_name(self) -> &'static str {
-        match self {
-            Self::RsaSha1 => "sha1",
-            _ => "sha256",
-        }
-    }
-
-    pub(crate) fn hash(self, text: &[u8]) -> Vec<u8> {
-        let method = match self {
-            Self::RsaSha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-            _ => &digest::SHA256,
-        };
-        digest::digest(method, text).as_ref().to_vec()
-    }
-}
 
 /// A signature that can be verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
