@@ -49,5 +49,6 @@ pub use settings::{BridgeSettings, SinkRetrySettings, SinkSettings, WebhookSetti
 pub use sinks::{Sinks, check};
 pub use status::{SinkError, SinkState, SinkStatus};
 pub use web_push::{
-    SubscriptionRequest, SubscriptionStatus, WebPush, WebPushError, WebPushSettings,
+    SubscriberRights, SubscriptionRequest, SubscriptionStatus, WebPush, WebPushError,
+    WebPushSettings,
 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle as ThreadHandle;
 use std::time::Duration;
 
-use gatepost_broker::{Broker, IN_PROCESS_PREFIX, OwnerRights};
+use gatepost_broker::{Broker, IN_PROCESS_PREFIX};
 use gatepost_message::Topic;
 use gatepost_store::Store;
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ use crate::session_end::end_session;
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState, SinkStatus};
 use crate::transport::SinkTransport;
-use crate::web_push::{self, WebPush, WebPushError, WebPushSettings};
+use crate::web_push::{self, SubscriberRights, WebPush, WebPushError, WebPushSettings};
 use crate::webhook::Webhook;
 
 /// The longest time for which stopping sinks may finish requests that have begun.
@@ -115,7 +115,7 @@ impl Sinks {
     pub fn start_web_push(
         &self,
         store: &Store,
-        rights: Arc<dyn OwnerRights>,
+        rights: Arc<dyn SubscriberRights>,
         settings: &WebPushSettings,
     ) -> Result<(), WebPushError> {
         let (broker, runtime) = (&self.0.broker, &self.0.runtime);

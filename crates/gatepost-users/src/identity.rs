@@ -10,6 +10,7 @@ use gatepost_message::is_bridge_state;
 
 use crate::access_generation::AccessGeneration;
 use crate::credentials::{AnonymousAccess, LoginOrigin};
+use crate::kept_login::KeptLogin;
 use crate::live_snapshot::LiveSnapshot;
 use crate::mount::Mount;
 use crate::rules::{CompiledRules, Rule};
@@ -44,7 +45,11 @@ pub(crate) enum LoginBasis {
     /// it.
     Token(TokenHash),
     /// A JWT of a trusted issuer: valid until it expires.
-    Issuer(Option<Vec<Rule>>),
+    Issuer {
+        scope: Option<Vec<Rule>>,
+        /// Unix seconds.
+        expires: u64,
+    },
     /// Not a login: the owner of data that an earlier process of the server stored. The flag states
     /// whether a name without a record may belong to a user of a trusted issuer.
     Owner(bool),
@@ -152,6 +157,12 @@ impl Identity {
             Mount::At(prefix) => Some(prefix),
             Mount::Everywhere | Mount::Nowhere => None,
         }
+    }
+
+    /// The login, in the form in which it is stored with what acts for the user later; it is valid
+    /// for [`Users::owner_by_login`](crate::Users::owner_by_login).
+    pub fn kept_login(&self) -> serde_json::Value {
+        KeptLogin::of(&self.inner.basis).to_value()
     }
 
     /// The time at which a token expires, in Unix seconds.
@@ -320,7 +331,7 @@ impl Permissions {
                 let rules = snapshot.compiled(user, client);
                 Some(permissions(admin, rules, token.scope.as_ref()))
             }),
-            LoginBasis::Issuer(scope) => match known {
+            LoginBasis::Issuer { scope, .. } => match known {
                 // An issuer may authenticate users without a record, but not disabled ones.
                 Some(user) if user.disabled => None,
                 Some(user) => {

@@ -22,6 +22,7 @@ mod failure_limits;
 mod foreign_hash;
 mod identity;
 mod jwt;
+mod kept_login;
 mod listener_auth;
 mod live_snapshot;
 mod local_accounts;

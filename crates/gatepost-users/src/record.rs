@@ -13,6 +13,7 @@ use gatepost_store::{SharedEntry, SharedSet, StoreChange};
 use serde::{Deserialize, Serialize};
 
 use crate::names::fold;
+use crate::rules::Rule;
 use crate::scram::ScramKeys;
 use crate::{AccessSet, Effect, random};
 
@@ -97,6 +98,24 @@ pub(crate) struct TokenRecord {
 pub(crate) struct ScopeRecord {
     pub(crate) filter: String,
     pub(crate) access: AccessSet,
+}
+
+impl ScopeRecord {
+    pub(crate) fn of(rule: &Rule) -> Self {
+        Self {
+            filter: rule.filter.to_string(),
+            access: rule.access,
+        }
+    }
+
+    /// The rule of this permission. The rules of a scope only permit.
+    pub(crate) fn rule(self) -> Rule {
+        Rule {
+            effect: Effect::Allow,
+            access: self.access,
+            filter: self.filter.into(),
+        }
+    }
 }
 
 /// One rule; its subject, effect and filter are in the key.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::mount::MountSettings;
 use crate::names::fold;
-use crate::record::{self, GrantRecord, TokenRecord, UserRecord};
+use crate::record::{self, GrantRecord, ScopeRecord, TokenRecord, UserRecord};
 use crate::rules::{CompiledRules, Rule, RuleSubject};
 use crate::scram::ScramKeys;
 use crate::token::TokenHash;
@@ -137,11 +137,7 @@ impl Snapshot {
             return;
         };
         let scope = token.scope.map(|scope| {
-            let rules = scope.into_iter().map(|part| Rule {
-                effect: crate::Effect::Allow,
-                access: part.access,
-                filter: part.filter.into(),
-            });
+            let rules = scope.into_iter().map(ScopeRecord::rule);
             rules.collect()
         });
         let token = KnownToken {

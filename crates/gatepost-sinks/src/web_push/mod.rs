@@ -20,8 +20,10 @@ mod status;
 mod subscription;
 mod vapid_key;
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gatepost_broker::Authorization;
 use gatepost_store::StoreError;
 
 pub use service::WebPush;
@@ -32,6 +34,22 @@ pub use subscription::SubscriptionRequest;
 
 /// The prefix of the names of subscriptions' sinks; a name in the settings has no `/`.
 pub(crate) const NAME_PREFIX: &str = "web-push/";
+
+/// Finds the rights of those who subscribed, by the user's name and the login that was stored with
+/// the subscription: `None` for those of earlier versions. Without a name, the subscriber did not
+/// log in.
+pub trait SubscriberRights: Send + Sync {
+    /// The rights of a subscriber at this moment and later.
+    fn of_subscriber(
+        &self,
+        user: Option<&str>,
+        login: Option<&serde_json::Value>,
+        client_id: &str,
+    ) -> Arc<dyn Authorization>;
+
+    /// Whether the login is no longer valid, and will not be again.
+    fn has_ended(&self, user: &str, login: Option<&serde_json::Value>) -> bool;
+}
 
 /// The reason why a subscription was not created.
 #[derive(Debug, thiserror::Error)]

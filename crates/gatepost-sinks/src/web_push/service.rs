@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatepost_broker::{Broker, OwnerRights};
+use gatepost_broker::Broker;
 use gatepost_store::{Store, StoreError, Ticket};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -15,7 +15,7 @@ use super::endpoint::PushEndpoint;
 use super::settings::WebPushSettings;
 use super::subscription::{PushSubscription, SubscriptionRequest, delete, id_of, load};
 use super::vapid_key::VapidKey;
-use super::{NAME_PREFIX, WebPushError};
+use super::{NAME_PREFIX, SubscriberRights, WebPushError};
 use crate::attempt::RequestPace;
 use crate::delivery_loop::{DeliveryLoop, WorkEnd};
 use crate::http_client::SharedTls;
@@ -42,7 +42,7 @@ pub(super) struct RunningSubscription {
 pub(super) struct WebPushCore {
     pub(super) broker: Broker,
     store: Store,
-    rights: Arc<dyn OwnerRights>,
+    rights: Arc<dyn SubscriberRights>,
     settings: WebPushSettings,
     runtime: Handle,
     vapid_key: Arc<VapidKey>,
@@ -62,7 +62,7 @@ impl WebPush {
     pub(crate) fn start(
         broker: Broker,
         store: Store,
-        rights: Arc<dyn OwnerRights>,
+        rights: Arc<dyn SubscriberRights>,
         settings: WebPushSettings,
         runtime: Handle,
     ) -> Result<Self, WebPushError> {
@@ -163,10 +163,12 @@ impl WebPush {
         Ok(true)
     }
 
-    /// Forgets the subscriptions of the users that `is_gone` picks.
-    pub fn forget_users(&self, is_gone: impl Fn(&str) -> bool) {
-        self.forget_all("its user is gone", |subscription| {
-            subscription.user.as_deref().is_some_and(&is_gone)
+    /// Forgets the subscriptions of logins that are no longer valid.
+    pub fn forget_ended_logins(&self) {
+        let rights = &self.0.rights;
+        self.forget_all("its login is no longer valid", |subscription| {
+            let user = subscription.user.as_deref();
+            user.is_some_and(|user| rights.has_ended(user, subscription.login.as_ref()))
         });
     }
 
@@ -204,7 +206,11 @@ impl WebPush {
                 filters: subscription.topics.clone(),
                 ..SinkSettings::default()
             },
-            authorization: Some(core.rights.of_owner(user, &client_id(name))),
+            authorization: Some(core.rights.of_subscriber(
+                user,
+                subscription.login.as_ref(),
+                &client_id(name),
+            )),
             transport: Box::new(endpoint),
             concurrency: 1,
             digest: None,
@@ -291,7 +297,8 @@ impl WebPush {
         }
     }
 
-    /// Forgets subscriptions that were not renewed; runs until dropped.
+    /// Forgets subscriptions that were not renewed, and those of logins that have expired; runs
+    /// until dropped.
     async fn sweep(&self) {
         let (shortest, longest) = SWEEP_EVERY;
         let every = self.0.settings.expiry.duration() / 10;
@@ -300,6 +307,7 @@ impl WebPush {
             // A clock that is far ahead ends no subscription until it has been confirmed.
             let now = self.0.store.time_for_ages();
             self.forget_all("it was not renewed", |one| one.has_ended(now));
+            self.forget_ended_logins();
         }
     }
 }

@@ -41,6 +41,9 @@ pub struct SubscriptionRequest {
     /// filters begin with it.
     #[serde(skip)]
     pub prefix: Option<String>,
+    /// The login by which the user subscribes, for [`SubscriberRights`](super::SubscriberRights).
+    #[serde(skip)]
+    pub login: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +57,9 @@ struct RequestedKeys {
 pub(super) struct PushSubscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
+    /// The login by which the user subscribed. Earlier versions did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) login: Option<serde_json::Value>,
     pub(super) endpoint: String,
     /// The name of its session. A subscription that replaces this one for another user gets a new
     /// name.
@@ -89,6 +95,7 @@ impl PushSubscription {
         };
         let subscription = Self {
             user: user.map(str::to_owned),
+            login: request.login,
             endpoint: request.endpoint,
             session: format!("{NAME_PREFIX}{}", MessageId::next()),
             p256dh,
@@ -277,6 +284,17 @@ pub(super) mod tests {
         let id = id_of(&subscription.endpoint);
         commit(&store, [delete(&id)]).await;
         assert!(load(&store).expect("read").is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_record_of_an_earlier_version_is_read() {
+        let mut earlier = requested(|_| {}).expect("a subscription");
+        let store = Store::in_memory().expect("a store");
+        commit(&store, [earlier.put()]).await;
+        assert!(load(&store).expect("read")[0].login.is_none());
+        earlier.login = Some(json!({ "by": "record" }));
+        commit(&store, [earlier.put()]).await;
+        assert!(load(&store).expect("read") == [earlier]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::failure_limits::{FailureLimits, LOCAL_WAIT_MAX};
 use crate::identity::LoginBasis;
 use crate::jwt::{self, Issuers};
+use crate::kept_login::KeptLogin;
 use crate::live_snapshot::LiveSnapshot;
 use crate::local_accounts::LocalAccounts;
 use crate::login_sessions::LoginSessions;
@@ -197,17 +198,33 @@ impl Users {
     /// The rights of a client that is not connected, by the name that it logged in with; `None` for
     /// a client that did not log in. A user that was removed or disabled has none.
     pub fn owner(&self, user: Option<&str>, client: &str) -> Identity {
-        let shared = &self.shared;
-        // Wills are the only property of clients that are not connected.
+        let has_issuers = !self.shared.issuers.load().is_empty();
+        self.absent(user, client, LoginBasis::Owner(has_issuers), None)
+    }
+
+    /// The rights by which something that a user left here acts later: those of the login that made
+    /// it ([`Identity::kept_login`]). Without a login, the user must have a record.
+    pub fn owner_by_login(
+        &self,
+        user: Option<&str>,
+        client: &str,
+        login: Option<&serde_json::Value>,
+    ) -> Identity {
+        let login = login.map_or(KeptLogin::Record, KeptLogin::of_value);
+        let (basis, expires) = login.basis(&self.shared.live.load());
+        self.absent(user, client, basis, expires)
+    }
+
+    /// The identity of a client that is not connected. Its listener and peer do not matter.
+    fn absent(
+        &self,
+        user: Option<&str>,
+        client: &str,
+        basis: LoginBasis,
+        expires: Option<u64>,
+    ) -> Identity {
         let origin = LoginOrigin::new(Listener::Mqtt, Peer::Local).with_client(client);
-        let basis = LoginBasis::Owner(!shared.issuers.load().is_empty());
-        Identity::new(
-            shared.live.clone(),
-            user.map(Arc::from),
-            &origin,
-            basis,
-            None,
-        )
+        self.identity(user.map(Arc::from), &origin, basis, expires)
     }
 
     /// The number of changes that this process has seen. It increases with each change.
@@ -395,8 +412,9 @@ impl Users {
             None if vouched.scope.is_none() => return Err(LoginRefusal::Credentials),
             None => fold(&vouched.user).into(),
         };
-        let basis = LoginBasis::Issuer(vouched.scope);
-        let identity = self.identity(Some(name), origin, basis, Some(vouched.expires));
+        let (scope, expires) = (vouched.scope, vouched.expires);
+        let basis = LoginBasis::Issuer { scope, expires };
+        let identity = self.identity(Some(name), origin, basis, Some(expires));
         if identity.is_revoked() {
             return Err(LoginRefusal::Disabled);
         }

@@ -79,3 +79,35 @@ async fn an_expired_token_is_no_token() {
         .await;
     assert_eq!(answer.err(), Some(LoginRefusal::Credentials));
 }
+
+#[tokio::test]
+async fn what_a_token_left_behind_ends_with_the_token_and_with_its_user() {
+    let users = users();
+    let by_password = anna(&users).await.kept_login();
+    let scope = vec![(access("subscribe"), "alarms/#".to_owned())];
+    let token = users
+        .create_token("anna", "", None, Some(scope))
+        .await
+        .expect("a token");
+    let login = users
+        .authenticate(Credentials::Bearer(token), &origin())
+        .await;
+    let by_token = login.expect("let in").kept_login();
+    assert_ne!(by_password, by_token);
+    let owner = |login| users.owner_by_login(Some("anna"), "c1", Some(login));
+    let kept = owner(&by_token);
+    assert!(kept.may_subscribe("alarms/fire").is_allowed());
+    assert!(!kept.may_subscribe("doors").is_allowed());
+    assert!(owner(&by_password).may_subscribe("doors").is_allowed());
+
+    let id = &users.list()[0].tokens[0].id;
+    users.remove_token(id).await.expect("removed");
+    assert!(kept.is_revoked() && owner(&by_token).is_revoked());
+    users
+        .set_password("anna", "another secret".into())
+        .await
+        .expect("changed");
+    assert!(!owner(&by_password).is_revoked(), "the user remains");
+    users.remove("anna").await.expect("removed");
+    assert!(owner(&by_password).is_revoked());
+}

@@ -326,11 +326,12 @@ fn start_alarms(broker: &Broker, store: &Store, config: &Config) -> Result<Alarm
     alarms.map_err(StartError::Threads)
 }
 
-/// Ends the notifications of users who are removed or disabled; runs until dropped.
+/// Ends the notifications of users who are removed or disabled, and of tokens that are revoked;
+/// runs until dropped.
 async fn forget_subscriptions(sinks: Sinks, users: Users) {
     let mut changes = users.changes();
     while let Some(web_push) = sinks.web_push() {
-        web_push.forget_users(|user| users.owner(Some(user), "").is_revoked());
+        web_push.forget_ended_logins();
         if changes.changed().await.is_err() {
             return;
         }

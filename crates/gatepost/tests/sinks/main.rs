@@ -14,6 +14,7 @@ mod quarantine_digest;
 mod raw_peer;
 mod web_peer;
 mod web_push;
+mod web_push_logins;
 mod web_push_prefix;
 mod webhooks;
 

@@ -2,6 +2,7 @@
 
 use gatepost_message::TopicFilter;
 use gatepost_sinks::{Sinks, SubscriptionRequest, WebPush, WebPushError};
+use gatepost_users::Identity;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -55,6 +56,7 @@ async fn subscribe(
     for topic in &mut subscription.topics {
         *topic = MountPrefix::filter(mount.as_ref(), topic).into_owned();
     }
+    subscription.login = request.identity.as_ref().map(Identity::kept_login);
     subscription.prefix = mount.map(|mount| mount.as_str().to_owned());
     let topics = subscription.topics.iter();
     let filters = topics.map(|topic| TopicFilter::new(topic));
