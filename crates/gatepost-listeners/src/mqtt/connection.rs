@@ -71,7 +71,7 @@ pub(super) async fn open(
         context: &context,
         peer,
         auth: context.auth(websocket.as_ref()),
-        handshake_identity: websocket.and_then(|start| start.identity),
+        handshake: websocket,
     };
     let timeout = context.settings.connect_timeout.duration();
     let received = websocket.map_or(&[][..], |start| start.received);

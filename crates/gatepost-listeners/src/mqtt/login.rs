@@ -70,7 +70,7 @@ pub(super) async fn log_in(
     // A page of the server's own needs no login beyond that of the browser that shows it.
     if connect.user_name.is_none()
         && connect.password.is_none()
-        && let Some(identity) = opening.handshake_identity
+        && let Some(identity) = opening.handshake.and_then(|start| start.identity)
     {
         return Ok(MqttLogin {
             identity: Some(identity.for_client(client)),
@@ -92,7 +92,10 @@ fn credentials(connect: &Connect<'_>, opening: &OpeningConnection<'_>) -> Creden
     let password = connect
         .password
         .map(|bytes| Secret::new(String::from_utf8_lossy(bytes)));
-    let certified = || opening.stream.tls().and_then(TlsSession::user);
+    let certified = || match opening.handshake {
+        Some(start) => start.certified.map(str::to_owned),
+        None => opening.stream.tls().and_then(TlsSession::user),
+    };
     match (connect.user_name, password) {
         (Some(user), password) if password.is_some() || !user.is_empty() => Credentials::Password {
             user: user.to_owned(),

@@ -203,6 +203,9 @@ pub struct WebSocketStart<'a> {
     pub is_local: bool,
     /// The user whose browser made the handshake, if it proved that by a cookie.
     pub identity: Option<&'a Identity>,
+    /// The user that the certificate of the client names, as HTTP found it: the connection may be
+    /// a proxy's.
+    pub certified: Option<&'a str>,
     /// The bytes that arrived after the handshake.
     pub received: &'a [u8],
 }

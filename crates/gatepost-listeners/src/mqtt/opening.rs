@@ -12,12 +12,12 @@ use bytes::BytesMut;
 use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
-use gatepost_users::{Identity, ListenerAuth, PeerAccount};
+use gatepost_users::{ListenerAuth, PeerAccount};
 
-use super::MqttContext;
 use super::connect_properties::ConnectRefusal;
 use super::encoder::PacketFraming;
 use super::input::{ControlFrames, MqttInput};
+use super::{MqttContext, WebSocketStart};
 use crate::linger::linger;
 use crate::stream::Stream;
 use crate::websocket::{self, ControlFrame, Opcode, WebSocketError, whole_frame};
@@ -33,8 +33,8 @@ pub(super) struct OpeningConnection<'a> {
     pub(super) peer: Peer,
     /// `None` where no login is needed.
     pub(super) auth: Option<&'a ListenerAuth>,
-    /// The user of the browser whose WebSocket this is, if its handshake proved one.
-    pub(super) handshake_identity: Option<&'a Identity>,
+    /// The result of a WebSocket's handshake; `None` for a plain connection.
+    pub(super) handshake: Option<WebSocketStart<'a>>,
 }
 
 impl OpeningConnection<'_> {

@@ -264,6 +264,7 @@ fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
             let start = WebSocketStart {
                 is_local: upgraded.is_local,
                 identity: upgraded.identity.as_ref(),
+                certified: upgraded.certified.as_deref(),
                 received: &upgraded.received,
             };
             mqtt::serve_websocket(upgraded.stream, upgraded.peer, start, mqtt).await;

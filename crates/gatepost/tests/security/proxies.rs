@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use crate::strangers::{NOT_AUTHORIZED, knock};
+use crate::support::authority::Authority;
 use crate::support::{Gateway, add_user, await_some, command, feed, text_of};
 
 /// The account of Debian's web servers.
@@ -359,4 +360,44 @@ fn a_trusted_nginx_names_its_clients() {
     ] {
         assert_eq!(status(ROOT, &["-H", own, &users]), "403", "{own}");
     }
+}
+
+/// The certificate of a proxy's own connection logs none of its clients in.
+#[test]
+fn the_clients_of_a_proxy_do_not_have_its_certificate() {
+    if !super::is_root("nginx with workers of a service account") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let authority = Authority::new(folder.path(), "ca");
+    authority.sign("server", "localhost", &["127.0.0.1"]);
+    authority.sign("proxy", "proxy", &[]);
+    let settings = format!(
+        "[listeners.http]\ntrusted_proxies = [\"127.0.0.1\"]\n[listeners.http.tls]\n\
+         bind = [\"127.0.0.1:0\"]\ncert = '{}'\nkey = '{}'\nclient_ca = '{}'\n\
+         client_is_user = true\n",
+        path("server.pem"),
+        path("server.key"),
+        path("ca.pem"),
+    );
+    let gateway = gateway_for_all(folder.path(), &settings);
+    let added = add_user(&gateway, "proxy", "secret of proxy", &[]);
+    assert!(added.status.success(), "{}", text_of(&added));
+    let upstream = format!("https://{}", gateway.address("http/tls"));
+    let certified = format!(
+        "proxy_http_version 1.1;\nproxy_set_header Upgrade $http_upgrade;\n\
+         proxy_set_header Connection upgrade;\nproxy_ssl_certificate {};\n\
+         proxy_ssl_certificate_key {};\n",
+        path("proxy.pem"),
+        path("proxy.key"),
+    );
+    let naming = format!("{certified}proxy_set_header X-Forwarded-For $remote_addr;\n");
+    let itself = Nginx::start(&folder.path().join("itself"), &upstream, &certified);
+    let naming = Nginx::start(&folder.path().join("naming"), &upstream, &naming);
+    await_some("the user is known", || {
+        (knock(itself.address, "Host: gate.example\r\n") == 0).then_some(())
+    });
+    let code = knock(naming.address, "Host: gate.example\r\n");
+    assert_eq!(code, NOT_AUTHORIZED);
 }

@@ -246,6 +246,7 @@ impl Http1Connection {
                 peer: request.peer,
                 is_local: access::acts_for_itself(&self.context, request),
                 identity: request.identity.clone(),
+                certified: request.certified.clone(),
                 received: self.tail,
             })
             .await;
