@@ -22,6 +22,8 @@ mod case;
 #[allow(unreachable_pub)]
 #[path = "http/client.rs"]
 mod client;
+#[path = "http/files.rs"]
+mod files;
 #[allow(unreachable_pub)]
 #[path = "http/fixture.rs"]
 mod fixture;
@@ -353,13 +355,6 @@ fn a_websocket_is_passed_on_with_the_bytes_after_the_handshake() {
         String::from_utf8_lossy(&client.rest()),
         "from 127.0.0.1, local: true, handed: frames"
     );
-}
-
-#[test]
-fn a_file_too_large_for_the_cache_is_whole() {
-    let server = Server::start(|_| {});
-    let answer = server.get("/large.bin");
-    assert_eq!(answer.body.len(), 3_000_000);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use crate::encoding::Encoding;
 use crate::file::StaticFile;
 use crate::memory_file::MemoryFile;
 use crate::page::CompiledPage;
@@ -39,11 +40,33 @@ pub struct CachedPath {
     pub(crate) checked: Arc<CheckTime>,
 }
 
+/// A file that was opened to be sent.
+#[derive(Debug)]
+pub struct OpenedFile {
+    /// The file.
+    pub file: std::fs::File,
+    /// Its header texts, if it has changed since the entry was read: those of the entry describe
+    /// another content.
+    pub changed: Option<StaticFile>,
+}
+
 impl CachedPath {
-    /// Opens a file that is not kept in memory: the entry's own or one of its variants. Blocks on
-    /// the disk.
-    pub fn open(&self, file: &StaticFile) -> Option<std::fs::File> {
-        self.root.open(&file.path).map(|(file, _)| file)
+    /// Opens a file that is not kept in memory: the entry's own, or its variant in this coding.
+    /// Blocks on the disk.
+    pub fn open(&self, encoding: Option<Encoding>) -> Option<OpenedFile> {
+        let PathContent::File(own) = &self.content else {
+            return None;
+        };
+        let known = match encoding {
+            None => own,
+            Some(encoding) => {
+                let mut variants = own.variants.iter();
+                &variants.find(|variant| variant.encoding == encoding)?.file
+            }
+        };
+        let (file, now) = self.root.open(&known.path)?;
+        let changed = known.changed(now, encoding);
+        Some(OpenedFile { file, changed })
     }
 
     pub(crate) fn is_unchanged(&self) -> bool {

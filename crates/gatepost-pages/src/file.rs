@@ -35,6 +35,7 @@ pub struct StaticFile {
     /// The same file in other codings, smallest first.
     pub variants: Vec<Variant>,
     modified: SystemTime,
+    stamp: FileStamp,
 }
 
 /// A file in a coding.
@@ -99,7 +100,31 @@ impl StaticFile {
             variants: Vec::new(),
             // HTTP dates have no fractions of a second.
             modified: UNIX_EPOCH + Duration::from_secs(since.as_secs()),
+            stamp,
         }
+    }
+
+    /// The file with the content that it has now, if it has changed: it was opened in the state
+    /// `now`. `encoding` is the coding of a variant.
+    pub(crate) fn changed(&self, now: FileStamp, encoding: Option<Encoding>) -> Option<Self> {
+        if now == self.stamp {
+            return None;
+        }
+        let changed = Self {
+            mime: self.mime,
+            ..Self::on_disk(&self.path.to_string_lossy(), now)
+        };
+        Some(match encoding {
+            Some(encoding) => changed.encoded(encoding),
+            None => changed,
+        })
+    }
+
+    /// The file as a representation in a coding, which is a different one (RFC 9110, section
+    /// 8.8.3.3), even if its length and time happen to equal the original's.
+    fn encoded(mut self, encoding: Encoding) -> Self {
+        self.etag = format!("{}-{}\"", self.etag.trim_end_matches('"'), encoding.name());
+        self
     }
 
     /// A copy with reference counts of its own.
@@ -115,14 +140,12 @@ impl StaticFile {
     /// Adds the same content in a coding: from a precompressed file, or compressed here.
     pub fn add_variant(&mut self, encoding: Encoding, stamp: FileStamp, content: Option<Bytes>) {
         let name = format!("{}{}", self.path.display(), encoding.suffix());
-        let mut file = Self {
+        let file = Self {
             content,
             mime: self.mime,
             ..Self::on_disk(&name, stamp)
         };
-        // The representation is a different one (RFC 9110, section 8.8.3.3), even if its length and
-        // time happen to equal the original's.
-        file.etag = format!("{}-{}\"", file.etag.trim_end_matches('"'), encoding.name());
+        let file = file.encoded(encoding);
         self.variants.push(Variant { encoding, file });
     }
 

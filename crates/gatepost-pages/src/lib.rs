@@ -36,7 +36,7 @@ mod workers;
 pub use access_log::AccessLog;
 pub use check::errors_of_pages;
 pub use encoding::Encoding;
-pub use entry::{CachedPath, PathContent};
+pub use entry::{CachedPath, OpenedFile, PathContent};
 pub use error::{RenderError, TemplateError};
 pub use escape::push_escaped;
 pub use file::{Conditions, Selection, StaticFile, Variant, is_known};

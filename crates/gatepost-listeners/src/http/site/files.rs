@@ -1,5 +1,6 @@
 //! Lookup of a path of the site: files, pages and forms.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -84,6 +85,36 @@ async fn file_response(
 ) -> Result<HttpResponse, HttpError> {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     let (encoding, file) = original.choose(accept);
+    let (status, range) = selected(request, file)?;
+    if let Some(content) = &file.content {
+        let end = (range.end as usize).min(content.len());
+        let start = (range.start as usize).min(end);
+        let body = ResponseBody::Pieces(vec![content.slice(start..end)]);
+        return Ok(answer((original, file, encoding), (status, range), body));
+    }
+    if status == 304 {
+        let none = ResponseBody::Pieces(Vec::new());
+        return Ok(answer((original, file, encoding), (status, range), none));
+    }
+    let opening = Arc::clone(entry);
+    let opened = tokio::task::spawn_blocking(move || opening.open(encoding)).await;
+    let opened = opened.ok().flatten();
+    let opened = opened.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
+    let (file, (status, range)) = match &opened.changed {
+        // The conditions are about the content that is sent.
+        Some(changed) => (changed, selected(request, changed)?),
+        None => (file, (status, range)),
+    };
+    let body = ResponseBody::File {
+        file: opened.file,
+        start: range.start,
+        length: range.end - range.start,
+    };
+    Ok(answer((original, file, encoding), (status, range), body))
+}
+
+/// The status and the range of the file that a request's conditions select.
+fn selected(request: &HttpRequest, file: &StaticFile) -> Result<(u16, Range<u64>), HttpError> {
     let selection = file.select(&Conditions {
         if_match: request.field("if-match"),
         if_none_match: request.field("if-none-match"),
@@ -92,22 +123,27 @@ async fn file_response(
         if_range: request.field("if-range"),
         range: request.field("range"),
     });
-    let (status, range) = match selection {
-        Selection::Whole => (200, 0..file.length),
-        Selection::Part(range) => (206, range),
-        Selection::NotModified => (304, 0..0),
-        Selection::PreconditionFailed => return Err(HttpError::PreconditionFailed),
-        Selection::Unsatisfiable => return Err(HttpError::Range(file.length)),
-    };
+    match selection {
+        Selection::Whole => Ok((200, 0..file.length)),
+        Selection::Part(range) => Ok((206, range)),
+        Selection::NotModified => Ok((304, 0..0)),
+        Selection::PreconditionFailed => Err(HttpError::PreconditionFailed),
+        Selection::Unsatisfiable => Err(HttpError::Range(file.length)),
+    }
+}
+
+/// The response with a file, or its variant in a coding.
+fn answer(
+    (original, file, encoding): (&StaticFile, &StaticFile, Option<Encoding>),
+    (status, range): (u16, Range<u64>),
+    body: ResponseBody,
+) -> HttpResponse {
     let mut response = HttpResponse::empty(status);
     for (name, value) in file_fields(file) {
         response.field(name, value.to_owned());
     }
     for (name, value) in coding_fields(original, encoding) {
         response.field(name, value);
-    }
-    if status == 304 {
-        return Ok(response);
     }
     if status == 206 {
         let last = range.end.saturating_sub(1);
@@ -116,45 +152,8 @@ async fn file_response(
             format!("bytes {}-{last}/{}", range.start, file.length),
         );
     }
-    response.body = body(request, entry, encoding, range).await?;
-    Ok(response)
-}
-
-async fn body(
-    request: &HttpRequest,
-    entry: &Arc<CachedPath>,
-    encoding: Option<Encoding>,
-    range: std::ops::Range<u64>,
-) -> Result<ResponseBody, HttpError> {
-    let gone = || HttpError::NotFound(request.path.clone());
-    let file = variant(entry, encoding).ok_or_else(gone)?;
-    if let Some(content) = &file.content {
-        let end = (range.end as usize).min(content.len());
-        let start = (range.start as usize).min(end);
-        return Ok(ResponseBody::Pieces(vec![content.slice(start..end)]));
+    if status != 304 {
+        response.body = body;
     }
-    let entry = Arc::clone(entry);
-    let opened = tokio::task::spawn_blocking(move || {
-        variant(&entry, encoding).and_then(|file| entry.open(file))
-    });
-    Ok(ResponseBody::File {
-        file: opened.await.ok().flatten().ok_or_else(gone)?,
-        start: range.start,
-        length: range.end - range.start,
-    })
-}
-
-fn variant(entry: &CachedPath, encoding: Option<Encoding>) -> Option<&StaticFile> {
-    let PathContent::File(file) = &entry.content else {
-        return None;
-    };
-    match encoding {
-        None => Some(file),
-        Some(encoding) => {
-            let mut variants = file.variants.iter();
-            variants
-                .find(|variant| variant.encoding == encoding)
-                .map(|variant| &variant.file)
-        }
-    }
+    response
 }
