@@ -204,7 +204,8 @@ fn a_recipient_stops_the_digests_and_gets_them_again() {
     assert_eq!(status, "200", "{page}");
     assert!(page.contains("Send digests again"), "{page}");
     starts_again_by_command(&gateway, folder.path(), &stop);
-    assert_eq!(request(&gateway, &stop, &["-d", &post]).0, "200");
+    // Others send it as multipart/form-data.
+    assert_eq!(request(&gateway, &stop, &["-F", &post]).0, "200");
     send(&gateway, "anna@people.example,carla@hop.example", "second");
     // Anna's digest of the same run is the sign that the run has ended for Carla too.
     await_in_mailbox(&gateway, "anna", 1);

@@ -9,6 +9,7 @@ use gatepost_operations::quarantine_digest::DigestRecipient;
 use gatepost_operations::{AdminChange, Operations};
 use serde_json::json;
 
+use super::multipart;
 use super::plain_page::PlainPage;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
@@ -33,7 +34,7 @@ pub(in crate::http) async fn respond(
     let mut wanted = None;
     if request.method() == "POST" {
         origin::expect_own(request)?;
-        for (name, value) in parse_form(&String::from_utf8_lossy(&request.body)) {
+        for (name, value) in fields(request) {
             match (name.as_str(), value.as_str()) {
                 (TICKET, _) => ticket = value,
                 ("List-Unsubscribe", "One-Click") | ("action", "stop") => wanted = Some(false),
@@ -56,6 +57,14 @@ pub(in crate::http) async fn respond(
         audit(operations, request, &recipient).await;
     }
     Ok(form(&ticket, &recipient))
+}
+
+/// The fields of the form, in either coding: mail programs prefer `multipart/form-data` (RFC 8058,
+/// section 3.2).
+fn fields(request: &HttpRequest) -> Vec<(String, String)> {
+    let kind = request.field("content-type").unwrap_or_default();
+    multipart::fields(kind, &request.body)
+        .unwrap_or_else(|| parse_form(&String::from_utf8_lossy(&request.body)))
 }
 
 fn form(ticket: &str, recipient: &DigestRecipient) -> HttpResponse {
@@ -100,4 +109,40 @@ async fn audit(operations: &Operations, request: &HttpRequest, recipient: &Diges
         details: json!({ "recipient": recipient.name }),
     };
     operations.audit(change).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use gatepost_message::Peer;
+
+    use super::*;
+    use crate::http::request::HttpVersion;
+
+    #[test]
+    fn a_one_click_request_has_either_coding() {
+        for (kind, body) in [
+            (
+                "application/x-www-form-urlencoded",
+                "List-Unsubscribe=One-Click",
+            ),
+            (
+                "multipart/form-data; boundary=b",
+                "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\n\
+                 One-Click\r\n--b--\r\n",
+            ),
+        ] {
+            let head = [("content-type", kind.as_bytes())].into_iter();
+            let mut request = HttpRequest::new(
+                ("POST", PATH),
+                (PATH, ""),
+                head,
+                HttpVersion::Http11,
+                Peer::Local,
+            )
+            .expect("a request");
+            request.body = body.into();
+            let expected = ("List-Unsubscribe".to_owned(), "One-Click".to_owned());
+            assert_eq!(fields(&request), [expected], "{kind}");
+        }
+    }
 }
