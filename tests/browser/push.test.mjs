@@ -140,7 +140,7 @@ test("the page lists the latest messages, and carries out their buttons", async 
   await page.fill("#topics", "door");
   await page.click("#subscribe");
   await page.waitForSelector("#latest:not([hidden])");
-  const actions = `http, Answer, ${server.origin}/answers, headers.Title=pressed, body=open, clear=true; http, Reload, ${server.origin}/admin/reload`;
+  const actions = `http, Answer, ${server.origin}/answers, headers.Title=pressed, body=open, clear=true; http, Reload, ${server.origin}/admin/reload; http, Escaped, ${server.origin}/%61dmin/reload`;
   await publish("/door", { Title: "Bell", Actions: actions }, "the bell rings");
   await publish("/door/state", {}, "closed");
   await publish("/door/state", {}, "open");
@@ -154,6 +154,8 @@ test("the page lists the latest messages, and carries out their buttons", async 
   const said = (words) => page.waitForFunction((text) => document.getElementById("acted").textContent === text, words);
   await page.click("text=Reload");
   await said("Reload: failed");
+  await page.click("text=Escaped");
+  await said("Escaped: failed");
   await page.click("text=Answer");
   await said("Answer: done");
   assert.deepEqual(await rows(), ["open"]);

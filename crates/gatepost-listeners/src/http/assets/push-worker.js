@@ -85,13 +85,26 @@ async function run(action, tag) {
 /** Parts of this server that a publisher must not reach through the browser of a reader. */
 const PROTECTED = /^\/(admin|call|gatepost|v1)(\/|$)/;
 
+/** Whether the server, or a proxy before it, may take a path for a protected one: they decode escapes. */
+function isProtected({ pathname }) {
+  let decoded;
+  try {
+    decoded = decodeURIComponent(pathname);
+  } catch {
+    return true;
+  }
+  // The browser resolved `..` only where neither it nor a slash beside it was written with an escape.
+  const resolved = new URL(decoded.replace(/[\\/]+/g, "/"), self.location.origin);
+  return PROTECTED.test(resolved.pathname);
+}
+
 /**
  * Sends a request that a publisher wrote. It has none of the user's cookies and logins, so that it
  * can do no more than the publisher itself could.
  */
 async function send({ url, method, headers, body }) {
   const target = new URL(url);
-  if (target.origin === self.location.origin && PROTECTED.test(target.pathname)) throw new Error("this address is not permitted");
+  if (target.origin === self.location.origin && isProtected(target)) throw new Error("this address is not permitted");
   const options = { method: method || "POST", headers: headers ?? {}, body: body || undefined };
   const answer = await fetch(target, { ...options, credentials: "omit", referrerPolicy: "no-referrer", redirect: "error", cache: "no-store" });
   if (!answer.ok) throw new Error(`the answer was ${answer.status}`);
