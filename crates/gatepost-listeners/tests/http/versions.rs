@@ -49,6 +49,33 @@ fn http2_serves_the_same_as_http1() {
 }
 
 #[test]
+fn clients_of_one_proxy_have_a_bandwidth_each() {
+    let proxy = "127.0.0.1".parse().expect("an address");
+    let server = Server::start(|settings| {
+        settings.trusted_proxies = vec![proxy];
+        settings.bandwidth_per_address = ByteSize(128);
+        // The greedy client's answer is never whole.
+        settings.drain_timeout = Period::milliseconds(100);
+    });
+    // This takes more bytes than the client may have in the next minute.
+    let mut greedy = server.connect();
+    greedy.send(b"GET /large.bin HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
+    assert_eq!(greedy.head().expect("an answer").status, 200);
+    assert!(greedy.take_some(1).is_some(), "the first bytes");
+    let range = ["--range", "0-9999", "-H"];
+    for (client, version) in [(2, "--http1.1"), (3, "--http2-prior-knowledge")] {
+        let own = format!("X-Forwarded-For: 192.0.2.{client}");
+        let arguments = ["-H", &own, version];
+        assert_eq!(curl(&server, "/a.txt", &arguments), "0123456789");
+    }
+    for client in [4, 5] {
+        let own = format!("X-Forwarded-For: 192.0.2.{client}");
+        let part = curl(&server, "/large.bin", &[&range[..], &[&own]].concat());
+        assert_eq!(part.len(), 10_000);
+    }
+}
+
+#[test]
 fn an_event_stream_ends_when_the_server_does() {
     let server = Server::start(|_| {});
     server.fixture.publish_text("hall", "first");

@@ -45,6 +45,8 @@ pub(super) struct Http1Connection {
     pub(super) context: Arc<HttpContext>,
     pub(super) peer: Peer,
     pub(super) peer_text: String,
+    /// The client that the answer is for: behind a trusted proxy, the one that the proxy names.
+    pub(super) client: Peer,
     /// The account of this machine that the connection is of; `None` until a request needs it.
     account: Option<PeerAccount>,
     /// Bytes read and not yet parsed.
@@ -110,6 +112,7 @@ impl Http1Connection {
             stream,
             peer,
             peer_text,
+            client: peer,
             account: None,
             context,
             tail: Vec::new(),

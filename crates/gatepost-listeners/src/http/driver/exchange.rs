@@ -126,6 +126,7 @@ impl Http1Connection {
         response: HttpResponse,
         keep_alive: bool,
     ) -> io::Result<ConnectionUse> {
+        self.client = request.peer;
         let is_head = request.method() == "HEAD";
         let body_bytes = match encode::body_length(&response) {
             Length::Known(length) if !is_head => length,

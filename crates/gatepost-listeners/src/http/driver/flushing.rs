@@ -85,7 +85,7 @@ impl Http1Connection {
             while !bytes.is_empty() {
                 let part = bytes.split_to(bytes.len().min(PACED_BYTES));
                 let context = Arc::clone(&self.context);
-                context.rate_limits.pace(self.peer, part.len()).await;
+                context.rate_limits.pace(self.client, part.len()).await;
                 // The reader is slow because of the server's own limit.
                 self.sending = None;
                 self.unsent.push_back(part.into());

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use gatepost_broker::{LocalSubscription, StreamEvent};
+use gatepost_message::Peer;
 use h2::SendStream;
 use h2::server::SendResponse;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -20,9 +21,11 @@ use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::stream_rights::StreamRights;
 use crate::minimum_rate::MinimumRate;
 
-/// Writes a response, or only its head.
+/// Writes a response, or only its head. `peer` is whose bandwidth it uses: the client that a trusted
+/// proxy names, or the connection's peer.
 pub(super) async fn write(
     client: &Http2Client,
+    peer: Peer,
     mut response: HttpResponse,
     is_head: bool,
     respond: &mut SendResponse<Bytes>,
@@ -49,6 +52,7 @@ pub(super) async fn write(
     let rate = client.context.sending_rate();
     let mut output = ResponseStream {
         client,
+        peer,
         stream,
         rate,
     };
@@ -79,6 +83,7 @@ pub(super) async fn write(
 
 struct ResponseStream<'a> {
     client: &'a Http2Client,
+    peer: Peer,
     stream: SendStream<Bytes>,
     /// The minimum rate of the reader of the response.
     rate: MinimumRate,
@@ -98,7 +103,7 @@ impl ResponseStream<'_> {
             let limits = &self.client.context.rate_limits;
             let wanted = if limits.caps_bandwidth() {
                 let part = bytes.len().min(PACED_BYTES);
-                limits.pace(self.client.peer, part).await;
+                limits.pace(self.peer, part).await;
                 // The reader is slow because of the server's own limit.
                 self.rate = self.client.context.sending_rate();
                 part

@@ -197,7 +197,7 @@ async fn answer(
         Err(error) => {
             let response = error.response();
             log::refused(&client.context, &client.peer_text, response.status);
-            let written = answer::write(client, response, true, &mut respond).await;
+            let written = answer::write(client, client.peer, response, true, &mut respond).await;
             if written.is_ok() {
                 discard(&mut body).await;
             }
@@ -237,7 +237,7 @@ async fn answer(
         &response,
         body_bytes,
     );
-    match answer::write(client, response, is_head, &mut respond).await {
+    match answer::write(client, request.peer, response, is_head, &mut respond).await {
         Ok(()) => discard(&mut body).await,
         Err(error) => tracing::debug!(target: "http", peer = client.peer_text, "a stream was \
             closed unexpectedly: {error}"),
