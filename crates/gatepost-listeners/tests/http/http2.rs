@@ -70,17 +70,23 @@ fn sent(step: &str) -> Vec<u8> {
     }
 }
 
+/// The type, the flags and the payload of the next frame.
+fn received(stream: &mut TcpStream) -> (u8, u8, Vec<u8>) {
+    let mut header = [0; 9];
+    stream.read_exact(&mut header).expect("a frame");
+    let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).expect("a payload");
+    (header[3], header[4], payload)
+}
+
 /// The server's answer to the request or the connection, in the words of the cases. The body of an
 /// earlier answer is passed over.
 fn answer(stream: &mut TcpStream, is_answered: bool) -> String {
     loop {
-        let mut header = [0; 9];
-        stream.read_exact(&mut header).expect("a frame");
-        let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
-        let mut payload = vec![0; length as usize];
-        stream.read_exact(&mut payload).expect("a payload");
+        let (kind, _, payload) = received(stream);
         let code = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("four"));
-        match header[3] {
+        match kind {
             HEADERS => {
                 // A change of the dynamic table's size may come first.
                 let mut bytes = payload.iter().skip_while(|byte| **byte & 0xe0 == 0x20);
@@ -174,4 +180,28 @@ fn a_superfluous_body_is_read_for_a_moment() {
         "400",
         "stream 5 without a reset of 3"
     );
+}
+
+#[test]
+fn the_refusal_of_a_malformed_request_has_a_body() {
+    let server = Server::start(|_| {});
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let head = ":method: GET | :scheme: http | :path: /a.txt | :authority: user@localhost";
+    let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(head));
+    let sent = [PREFACE, &frame(SETTINGS, 0, 0, b""), &head].concat();
+    std::io::Write::write_all(&mut stream, &sent).expect("sent");
+    let mut body = Vec::new();
+    loop {
+        let (kind, flags, payload) = received(&mut stream);
+        match kind {
+            HEADERS => assert_eq!(flags & END_STREAM, 0, "a body follows"),
+            DATA => body.extend(payload),
+            _ => continue,
+        }
+        if flags & END_STREAM != 0 {
+            break;
+        }
+    }
+    assert!(!body.is_empty());
 }

@@ -196,8 +196,9 @@ async fn answer(
         Ok(request) => request,
         Err(error) => {
             let response = error.response();
+            let is_head = parts.method == http::Method::HEAD;
             log::refused(&client.context, &client.peer_text, response.status);
-            let written = answer::write(client, client.peer, response, true, &mut respond).await;
+            let written = answer::write(client, client.peer, response, is_head, &mut respond).await;
             if written.is_ok() {
                 discard(&mut body).await;
             }
