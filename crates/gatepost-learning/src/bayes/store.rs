@@ -19,10 +19,11 @@ pub trait TokenStore: Send + Sync {
     /// Passes every stored record to `visit`, in any order.
     fn load(&self, visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError>;
 
-    /// Accepts records to store. It may return before they are durable.
+    /// Accepts records to store. It may return before they are durable. Those of earlier calls that
+    /// could not be stored are tried again.
     fn write(&self, records: Vec<LearnedRecord>) -> Result<(), TokenStoreError>;
 
-    /// Waits until all earlier writes are durable.
+    /// Waits until all earlier writes are durable; those that could not be stored are tried again.
     fn settle(&self) -> Result<(), TokenStoreError>;
 }
 

@@ -76,7 +76,8 @@ pub trait ReputationStore: Send + Sync {
         visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
     ) -> Result<(), ReputationStoreError>;
 
-    /// Accepts entries to store; `None` removes one. It may return before they are durable.
+    /// Accepts entries to store; `None` removes one. It may return before they are durable. Those of
+    /// earlier calls that could not be stored are tried again, also if there are no entries.
     fn write(
         &self,
         entries: Vec<(Vec<u8>, Option<SenderHistory>)>,
@@ -108,6 +109,9 @@ pub struct ReputationTable {
     shards: Vec<Mutex<ReputationShard>>,
     spread: RandomState,
     store: Arc<dyn ReputationStore>,
+    /// Held while changes are passed to the store, so that a later change of an entry follows the
+    /// earlier one.
+    keeping: Mutex<()>,
     entries_max: usize,
 }
 
@@ -151,6 +155,7 @@ impl ReputationTable {
             shards: std::iter::repeat_with(shard).take(SHARDS).collect(),
             spread: RandomState::new(),
             store,
+            keeping: Mutex::default(),
             entries_max: entries_per_shard * SHARDS,
         }
     }
@@ -211,6 +216,8 @@ impl ReputationTable {
     /// Passes the changes since the last call to the store. Changes that could not be written are
     /// written again by the next call.
     pub fn keep(&self) -> Result<(), ReputationStoreError> {
+        let _keeping = self.keeping.lock();
+        let mut is_written = false;
         for shard in &self.shards {
             let changed = std::mem::take(&mut shard.lock().changed);
             if changed.is_empty() {
@@ -223,8 +230,12 @@ impl ReputationTable {
                 }
                 return Err(error);
             }
+            is_written = true;
         }
-        Ok(())
+        if is_written {
+            return Ok(());
+        }
+        self.store.write(Vec::new())
     }
 }
 

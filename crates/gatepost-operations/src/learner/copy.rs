@@ -17,7 +17,7 @@ use super::token_store::StoredTokens;
 /// Reads the data learned so far. Needs no lock, since the copy is never written.
 pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, LearningError> {
     let tokens = Arc::new(ReadOnlyStore(StoredTokens::new(store.clone())));
-    let senders = Arc::new(ReadOnlyStore(StoredBook(store.clone())));
+    let senders = Arc::new(ReadOnlyStore(StoredBook::new(store.clone())));
     Ok(Learning {
         bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
         reputation: Arc::new(ReputationTable::open(senders, settings.senders_max)?),

@@ -10,6 +10,7 @@ mod copy;
 mod learner_thread;
 mod lock;
 pub mod queue;
+mod record_writer;
 mod reputation_store;
 mod token_store;
 
@@ -28,9 +29,9 @@ pub use cluster::{is_of_cluster, leave_cluster};
 pub use copy::copy;
 pub use learner_thread::LearnerThread;
 use lock::Lock;
+pub use record_writer::wait;
 use reputation_store::StoredBook;
 use token_store::StoredTokens;
-pub use token_store::wait;
 
 /// The reason why learned data cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +102,7 @@ impl Learner {
             return Ok(learning);
         }
         let tokens = Arc::new(StoredTokens::new(self.store.clone()));
-        let senders = Arc::new(StoredBook(self.store.clone()));
+        let senders = Arc::new(StoredBook::new(self.store.clone()));
         let learning = Learning {
             bayes: Arc::new(Bayes::open(tokens, limits.bayes)?),
             reputation: Arc::new(ReputationTable::open(senders, limits.senders_max)?),

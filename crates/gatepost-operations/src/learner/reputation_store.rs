@@ -3,18 +3,26 @@
 use gatepost_learning::reputation::{ReputationStore, ReputationStoreError, SenderHistory};
 use gatepost_store::{Store, StoreChange, StoreError};
 
+use super::record_writer::RecordWriter;
+
 /// The space of the database's records.
 const SPACE: &str = "senders";
 
 /// The senders' averages in the database.
-pub(super) struct StoredBook(pub(super) Store);
+pub(super) struct StoredBook(RecordWriter);
+
+impl StoredBook {
+    pub(super) fn new(store: Store) -> Self {
+        Self(RecordWriter::new(store, SPACE))
+    }
+}
 
 impl ReputationStore for StoredBook {
     fn load(
         &self,
         visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
     ) -> Result<(), ReputationStoreError> {
-        let read = self.0.each_record(SPACE, b"", |key, value| {
+        let read = self.0.store().each_record(SPACE, b"", |key, value| {
             if let Some(entry) = SenderHistory::from_bytes(&value) {
                 visit(key.to_vec(), entry);
             }
@@ -37,7 +45,7 @@ impl ReputationStore for StoredBook {
                 key: key.into(),
             },
         });
-        self.0.submit(changes).map(drop).map_err(failed)
+        self.0.write(changes.collect()).map_err(failed)
     }
 }
 

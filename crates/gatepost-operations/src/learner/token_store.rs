@@ -2,31 +2,25 @@
 
 use bytes::Bytes;
 use gatepost_learning::bayes::{LearnedRecord, RecordChange, TokenStore, TokenStoreError};
-use gatepost_store::{Store, StoreChange, StoreError, Ticket};
-use parking_lot::Mutex;
+use gatepost_store::{Store, StoreChange, StoreError};
+
+use super::record_writer::RecordWriter;
 
 /// The space of the database's records.
 pub(super) const SPACE: &str = "bayes";
 
 /// The Bayes records in the database.
-pub(super) struct StoredTokens {
-    store: Store,
-    /// The newest write; since commits are in order, it stands for all earlier ones.
-    newest: Mutex<Option<Ticket>>,
-}
+pub(super) struct StoredTokens(RecordWriter);
 
 impl StoredTokens {
     pub(super) fn new(store: Store) -> Self {
-        Self {
-            store,
-            newest: Mutex::new(None),
-        }
+        Self(RecordWriter::new(store, SPACE))
     }
 }
 
 impl TokenStore for StoredTokens {
     fn load(&self, visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError> {
-        let read = self.store.each_record(SPACE, b"", |key, value| {
+        let read = self.0.store().each_record(SPACE, b"", |key, value| {
             if let Some(record) = LearnedRecord::from_row(&key, &value) {
                 visit(record);
             }
@@ -36,16 +30,11 @@ impl TokenStore for StoredTokens {
 
     fn write(&self, records: Vec<LearnedRecord>) -> Result<(), TokenStoreError> {
         let changes = records.iter().map(|record| change(record.to_row()));
-        let ticket = self.store.submit(changes).map_err(failed)?;
-        *self.newest.lock() = Some(ticket);
-        Ok(())
+        self.0.write(changes.collect()).map_err(failed)
     }
 
     fn settle(&self) -> Result<(), TokenStoreError> {
-        match self.newest.lock().take() {
-            Some(ticket) => wait(&ticket).map_err(failed),
-            None => Ok(()),
-        }
+        self.0.settle().map_err(failed)
     }
 }
 
@@ -64,14 +53,6 @@ fn change(row: RecordChange) -> StoreChange {
             space: SPACE,
             prefix: Bytes::new(),
         },
-    }
-}
-
-/// Waits for a commit on a thread that may wait.
-pub fn wait(ticket: &Ticket) -> Result<(), StoreError> {
-    match tokio::runtime::Builder::new_current_thread().build() {
-        Ok(runtime) => runtime.block_on(ticket.committed()),
-        Err(_) => ticket.outcome().unwrap_or(Err(StoreError::Closed)),
     }
 }
 
