@@ -15,6 +15,7 @@ use bytes::Bytes;
 use gatepost_message::{Action, Format, Message, Verdict};
 use gatepost_procedures::KnownSenders;
 use gatepost_store::{SharedEntry, SharedSet, Store, StoreChange, StoreError};
+use parking_lot::Mutex;
 
 /// The store's table: the address is the key.
 const SPACE: &str = "allowed_sender";
@@ -31,12 +32,19 @@ const SPAM_CHECK: &str = "/spamcheck";
 const VIRUS_CHECK: &str = "/viruscheck";
 
 /// The addresses, in lower case. Clones share them.
-#[derive(Clone)]
-pub(crate) struct AllowedSenders(Arc<ArcSwap<BTreeSet<String>>>);
+#[derive(Clone, Default)]
+pub(crate) struct AllowedSenders(Arc<SharedSenders>);
+
+#[derive(Default)]
+struct SharedSenders {
+    addresses: ArcSwap<BTreeSet<String>>,
+    /// Held while the addresses are read, so that an earlier reading does not replace a later one.
+    reading: Mutex<()>,
+}
 
 impl AllowedSenders {
     pub(crate) fn load(store: &Store) -> Self {
-        let senders = Self(Arc::default());
+        let senders = Self::default();
         if let Err(error) = senders.reload(store) {
             tracing::error!(target: "gateway", %error, "the allowed senders cannot be read");
         }
@@ -45,16 +53,17 @@ impl AllowedSenders {
 
     /// Reads the addresses again, after a change.
     pub(crate) fn reload(&self, store: &Store) -> Result<(), StoreError> {
+        let _reading = self.0.reading.lock();
         let records = store.records(SPACE, b"")?;
         let address = |key: &[u8]| String::from_utf8(key.to_vec()).ok();
         let addresses = records.iter().filter_map(|(key, _)| address(key));
-        self.0.store(Arc::new(addresses.collect()));
+        self.0.addresses.store(Arc::new(addresses.collect()));
         Ok(())
     }
 
     /// The addresses, sorted.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        self.0.load().iter().cloned().collect()
+        self.0.addresses.load().iter().cloned().collect()
     }
 
     /// Adds an address to the list, or removes it; returns when the change is durable.
@@ -95,7 +104,7 @@ impl AllowedSenders {
             return verdict;
         };
         let sender = sender.to_lowercase();
-        if !self.0.load().contains(&sender) || !is_confirmed(&sender, message, &verdict) {
+        if !self.0.addresses.load().contains(&sender) || !is_confirmed(&sender, message, &verdict) {
             return verdict;
         }
         let instead = verdict.action;
@@ -114,7 +123,7 @@ impl AllowedSenders {
 
 impl KnownSenders for AllowedSenders {
     fn has(&self, address: &str) -> bool {
-        self.0.load().contains(&address.to_lowercase())
+        self.0.addresses.load().contains(&address.to_lowercase())
     }
 }
 
@@ -176,7 +185,9 @@ mod tests {
 
     fn list() -> AllowedSenders {
         let addresses = BTreeSet::from(["otto@far.example".to_owned()]);
-        AllowedSenders(Arc::new(ArcSwap::from_pointee(addresses)))
+        let senders = AllowedSenders::default();
+        senders.0.addresses.store(Arc::new(addresses));
+        senders
     }
 
     fn mail(user: Option<&str>) -> Message {

@@ -55,7 +55,10 @@ impl RuleScores {
         let mut opened = fs::File::create(&new)?;
         opened.write_all(text.as_bytes())?;
         opened.sync_all()?;
-        fs::rename(new, file)
+        fs::rename(new, file)?;
+        // The new name is on disk only with its folder.
+        let folder = file.parent().filter(|folder| *folder != Path::new(""));
+        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
 
