@@ -98,6 +98,12 @@ pub(crate) fn key(entry: SharedEntry<'_>) -> String {
     key
 }
 
+/// Whether a key of the bucket is that of an entry of the set.
+pub(crate) fn is_in(set: &SharedSet, key: &str) -> bool {
+    let rest = key.strip_prefix(set.name);
+    rest.is_some_and(|rest| rest.starts_with('.'))
+}
+
 /// The records of one entry, by space and key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EntryRecords(BTreeMap<(&'static str, Bytes), Bytes>);
@@ -127,23 +133,32 @@ impl EntryRecords {
         }
     }
 
-    /// The changes that make these records of `earlier` ones.
-    pub(crate) fn changes_from(&self, earlier: &Self) -> Vec<StoreChange> {
-        let gone = earlier.0.keys().filter(|at| !self.0.contains_key(*at));
-        let removals = gone.map(|(space, key)| StoreChange::DeleteRecord {
+    /// What is remembered of these records.
+    pub(crate) fn shape(&self) -> EntryShape {
+        let records = self.0.iter();
+        let shapes = records.map(|((space, key), value)| ((*space, key.clone()), digest(value)));
+        EntryShape(shapes.collect())
+    }
+
+    /// The changes that make these records of earlier ones, and what is remembered then.
+    pub(crate) fn changes_from(&self, earlier: &EntryShape) -> (Vec<StoreChange>, EntryShape) {
+        let shape = self.shape();
+        let gone = earlier.0.iter().filter(|(at, _)| !self.0.contains_key(at));
+        let removals = gone.map(|((space, key), _)| StoreChange::DeleteRecord {
             space,
             key: key.clone(),
         });
-        let differing = self.0.iter().filter(|(at, value)| {
-            let before = earlier.0.get(*at);
-            before != Some(*value)
-        });
-        let puts = differing.map(|((space, key), value)| StoreChange::PutRecord {
+        // The shape has the order of the records.
+        let records = self.0.iter().zip(&shape.0);
+        let differing =
+            records.filter(|((at, _), (_, digest))| earlier.digest_of(at) != Some(*digest));
+        let puts = differing.map(|(((space, key), value), _)| StoreChange::PutRecord {
             space,
             key: key.clone(),
             value: value.clone(),
         });
-        removals.chain(puts).collect()
+        let changes = removals.chain(puts).collect();
+        (changes, shape)
     }
 
     /// The stored form.
@@ -200,6 +215,32 @@ impl EntryRecords {
         }
         Ok(records)
     }
+}
+
+/// What is remembered of the records of an entry: their spaces and keys, in order, and a digest of
+/// each value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct EntryShape(Vec<((&'static str, Bytes), ValueDigest)>);
+
+/// Half of a SHA-256.
+type ValueDigest = [u8; 16];
+
+impl EntryShape {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn digest_of(&self, at: &(&'static str, Bytes)) -> Option<ValueDigest> {
+        let found = self.0.binary_search_by(|(other, _)| other.cmp(at)).ok()?;
+        Some(self.0[found].1)
+    }
+}
+
+fn digest(value: &[u8]) -> ValueDigest {
+    let whole: [u8; 32] = Sha256::digest(value).into();
+    let mut half = ValueDigest::default();
+    half.copy_from_slice(&whole[..size_of::<ValueDigest>()]);
+    half
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -303,7 +344,8 @@ mod tests {
             ("token", b"u", "3"),
             ("token", b"v", "4"),
         ]);
-        let changes = after.changes_from(&before);
+        let (changes, shape) = after.changes_from(&before.shape());
+        assert_eq!(shape, after.shape());
         assert_eq!(changes.len(), 3, "{changes:?}");
         let mut changed = before.clone();
         for change in changes {
@@ -315,7 +357,7 @@ mod tests {
             prefix: Bytes::new(),
         });
         assert_eq!(changed, records(&[("user", b"a", "9")]));
-        assert!(after.changes_from(&after).is_empty());
+        assert!(after.changes_from(&after.shape()).0.is_empty());
     }
 
     #[test]

@@ -1,4 +1,8 @@
 //! Following the bucket: all entries when a connection begins, and every later write.
+//!
+//! While a server is part of a cluster, nothing else changes the records of the sets in its
+//! database: their owners change the bucket. So the follower remembers what it has stored of each
+//! entry, and reads the database when a connection begins, and not with each write.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,12 +13,12 @@ use gatepost_store::{SharedEntry, SharedSet, Store, StoreChange, StoreError};
 use tokio::time::MissedTickBehavior;
 
 use super::bucket::{BucketReader, KeyState, RecordBucket};
-use super::entry::{self, EntryError, EntryRecords, SharedSets};
+use super::entry::{self, EntryError, EntryRecords, EntryShape, SharedSets};
 use super::followed_bucket;
 use super::view::RecordsView;
 use crate::error::BackboneError;
 
-/// Writes that are stored in the database together.
+/// Writes that are stored in the database together, and changes after which a commit ends.
 const STORED_AT_ONCE: usize = 256;
 /// Entries that are added without waiting for each other.
 const ADDED_AT_ONCE: usize = 64;
@@ -27,6 +31,22 @@ pub(crate) struct RecordsFollower {
     store: Store,
     bucket: RecordBucket,
     reader: BucketReader,
+    /// What the database has of each entry.
+    stored: StoredEntries,
+}
+
+/// Entries in the database, by key.
+#[derive(Default)]
+struct StoredEntries(HashMap<String, EntryShape>);
+
+/// The new state of an entry.
+struct EntryUpdate {
+    key: String,
+    /// 0 for a removed entry.
+    revision: u64,
+    changes: Vec<StoreChange>,
+    /// What the database has then; `None` if the entry stays as it is.
+    stored: Option<EntryShape>,
 }
 
 impl RecordsFollower {
@@ -54,21 +74,30 @@ impl RecordsFollower {
             };
             states.entry(key.clone()).or_insert(gone);
         }
-        let (mut changes, revisions) = differences(&states, &own, view);
-        if !new.is_empty() {
-            for set in new.into_iter().filter(|set| !set.is_generated) {
-                report_replaced(&entries_in(set, &own), &states, view.sets);
-            }
-            changes.extend(followed_bucket::follow(&identity, view.sets));
+        let mut stored = StoredEntries::of(&own);
+        let updates = stored.differences(&states, view);
+        for set in new.iter().filter(|set| !set.is_generated) {
+            report_replaced(&entries_in(set, &own), &states, view.sets);
         }
-        store_all(store, changes).await.map_err(not_stored)?;
-        let live = revisions.into_iter().filter(|(_, revision)| *revision > 0);
-        view.begin(bucket.clone(), live.collect::<HashMap<_, _>>());
+        let all = updates.iter().filter(|update| update.revision > 0);
+        let revisions = all.map(|update| (update.key.clone(), update.revision));
+        let revisions: HashMap<String, u64> = revisions.collect();
+        let mut updates = updates.into_iter();
+        while let Some(some) = next_commit(&mut updates) {
+            stored.commit(store, some).await.map_err(not_stored)?;
+        }
+        if !new.is_empty() {
+            let follow = followed_bucket::follow(&identity, view.sets);
+            let ticket = store.submit(follow).map_err(not_stored)?;
+            ticket.committed().await.map_err(not_stored)?;
+        }
+        view.begin(bucket.clone(), revisions);
         Ok(Self {
             view: view.clone(),
             store: store.clone(),
             bucket,
             reader,
+            stored,
         })
     }
 
@@ -113,12 +142,111 @@ impl RecordsFollower {
         }
         // Those that were read when the connection began may be read again.
         states.retain(|key, state| state.revision > self.view.revision_of(key));
-        let own = entries_of(&self.store, self.view.sets).await?;
-        let (changes, revisions) = differences(&states, &own, &self.view);
-        store_all(&self.store, changes).await.map_err(not_stored)?;
-        self.view.advance(revisions);
+        if states.is_empty() {
+            return Ok(());
+        }
+        let mut updates = self.stored.differences(&states, &self.view).into_iter();
+        while let Some(some) = next_commit(&mut updates) {
+            let committed = self.stored.commit(&self.store, some).await;
+            self.view.advance(committed.map_err(not_stored)?);
+        }
         Ok(())
     }
+}
+
+impl StoredEntries {
+    fn of(entries: &BTreeMap<String, EntryRecords>) -> Self {
+        let entries = entries.iter();
+        Self(
+            entries
+                .map(|(key, records)| (key.clone(), records.shape()))
+                .collect(),
+        )
+    }
+
+    /// The updates that make the database agree with these states of keys. An entry that this
+    /// server cannot read stays as it is, with its revision: changes of it are refused.
+    fn differences(
+        &self,
+        states: &BTreeMap<String, KeyState>,
+        view: &RecordsView,
+    ) -> Vec<EntryUpdate> {
+        let none = EntryShape::default();
+        let mut updates = Vec::with_capacity(states.len());
+        for (key, state) in states {
+            let records = match &state.value {
+                None => Ok(EntryRecords::default()),
+                Some(stored) => EntryRecords::decode(key, stored, view.sets),
+            };
+            let mut update = EntryUpdate {
+                key: key.clone(),
+                revision: state.value.as_ref().map_or(0, |_| state.revision),
+                changes: Vec::new(),
+                stored: None,
+            };
+            match records {
+                Ok(records) => {
+                    view.unreadable.clear(key);
+                    let earlier = self.0.get(key).unwrap_or(&none);
+                    let (changes, shape) = records.changes_from(earlier);
+                    (update.changes, update.stored) = (changes, Some(shape));
+                }
+                Err(error @ EntryError::Later(_)) => {
+                    view.unreadable.note(key, &error);
+                }
+                Err(error) => {
+                    tracing::error!(target: "backbone", key, %error,
+                        "an entry stays as it was here");
+                }
+            }
+            updates.push(update);
+        }
+        updates
+    }
+
+    /// Stores updates in one commit; returns the revisions that the database has then. If the
+    /// commit fails, it is not known what the database has, so the follower ends.
+    async fn commit(
+        &mut self,
+        store: &Store,
+        updates: Vec<EntryUpdate>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let (mut changes, mut rest) = (Vec::new(), Vec::with_capacity(updates.len()));
+        for mut update in updates {
+            changes.append(&mut update.changes);
+            rest.push(update);
+        }
+        if !changes.is_empty() {
+            store.submit(changes)?.committed().await?;
+        }
+        let mut revisions = Vec::with_capacity(rest.len());
+        for update in rest {
+            match update.stored {
+                Some(shape) if shape.is_empty() => {
+                    self.0.remove(&update.key);
+                }
+                Some(shape) => {
+                    self.0.insert(update.key.clone(), shape);
+                }
+                None => {}
+            }
+            revisions.push((update.key, update.revision));
+        }
+        Ok(revisions)
+    }
+}
+
+/// The updates of the next commit: whole entries, with [`STORED_AT_ONCE`] changes or somewhat more.
+fn next_commit(updates: &mut impl Iterator<Item = EntryUpdate>) -> Option<Vec<EntryUpdate>> {
+    let mut changes = 0;
+    let mut some = Vec::new();
+    while changes < STORED_AT_ONCE
+        && let Some(update) = updates.next()
+    {
+        changes += update.changes.len();
+        some.push(update);
+    }
+    (!some.is_empty()).then_some(some)
 }
 
 /// The entries in the database, by key. Read on a thread of the blocking pool: there may be many
@@ -157,44 +285,8 @@ fn entries_in<'a>(
     set: &SharedSet,
     entries: &'a BTreeMap<String, EntryRecords>,
 ) -> Vec<(&'a String, &'a EntryRecords)> {
-    let is_in = |key: &str| {
-        key.strip_prefix(set.name)
-            .is_some_and(|rest| rest.starts_with('.'))
-    };
-    entries.iter().filter(|(key, _)| is_in(key)).collect()
-}
-
-/// The changes that make the database agree with these states of keys, and the revisions that it
-/// has then. An entry that this server cannot read stays as it is, with its revision: changes of it
-/// are refused.
-fn differences(
-    states: &BTreeMap<String, KeyState>,
-    own: &BTreeMap<String, EntryRecords>,
-    view: &RecordsView,
-) -> (Vec<StoreChange>, Vec<(String, u64)>) {
-    let none = EntryRecords::default();
-    let (mut changes, mut revisions) = (Vec::new(), Vec::new());
-    for (key, state) in states {
-        let records = match &state.value {
-            None => Ok(EntryRecords::default()),
-            Some(stored) => EntryRecords::decode(key, stored, view.sets),
-        };
-        match records {
-            Ok(records) => {
-                view.unreadable.clear(key);
-                changes.extend(records.changes_from(own.get(key).unwrap_or(&none)));
-            }
-            Err(error @ EntryError::Later(_)) => {
-                view.unreadable.note(key, &error);
-            }
-            Err(error) => {
-                tracing::error!(target: "backbone", key, %error, "an entry stays as it was here");
-            }
-        }
-        let revision = state.value.as_ref().map_or(0, |_| state.revision);
-        revisions.push((key.clone(), revision));
-    }
-    (changes, revisions)
+    let entries = entries.iter();
+    entries.filter(|(key, _)| entry::is_in(set, key)).collect()
 }
 
 /// Adds entries that the bucket does not have.
@@ -264,15 +356,9 @@ fn report_replaced(
     }
 }
 
-async fn store_all(store: &Store, changes: Vec<StoreChange>) -> Result<(), StoreError> {
-    let mut changes = changes.into_iter().peekable();
-    while changes.peek().is_some() {
-        let some: Vec<StoreChange> = changes.by_ref().take(STORED_AT_ONCE).collect();
-        store.submit(some)?.committed().await?;
-    }
-    Ok(())
-}
-
 fn not_stored(error: StoreError) -> BackboneError {
     BackboneError::request("storing the shared records", error)
 }
+
+#[cfg(test)]
+mod tests;
