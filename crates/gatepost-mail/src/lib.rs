@@ -101,7 +101,7 @@ pub struct Mail<'a> {
     uris: OnceCell<UriList>,
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
-    /// Whether the receiver told the envelope sender, rather than the head.
+    /// Whether the envelope sender comes from the receiver, and not from the head.
     is_sender_given: bool,
     senders: OnceCell<Vec<Vec<u8>>>,
     recipients: OnceCell<Vec<Vec<u8>>>,

@@ -303,9 +303,9 @@ mod tests {
 
     #[test]
     fn all_that_is_held_is_reserved() {
-        let recipient = [b"<".as_slice(), &[b'x'; 60_000], b"@c>\0"].concat();
-        let field = [b"X\0".as_slice(), &[b'x'; 60_000], b"\0"].concat();
-        let body = [b'x'; 60_000];
+        let body = b"x".repeat(60_000);
+        let recipient = [b"<", &body[..], b"@c>\0"].concat();
+        let field = [b"X\0", &body[..], b"\0"].concat();
         let parts: [(u8, &[u8]); 3] = [(b'R', &recipient), (b'L', &field), (b'B', &body)];
         for part in parts {
             for begin in [&[][..], &[(b'M', b"<a@b>\0".as_slice())]] {

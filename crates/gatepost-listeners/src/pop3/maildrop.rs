@@ -154,7 +154,7 @@ fn quarantined(
     user: &str,
     routes: Option<&dyn MailRoutes>,
 ) -> Result<Vec<(MessageId, u64)>, StoreError> {
-    // Without routes, only a name that is the whole address tells whose mail it is.
+    // Without routes, a user has only the mail whose recipient is the user's name.
     let is_theirs = |envelope: &Envelope, recipient: &str| match routes {
         Some(routes) => routes.is_recipient(envelope, recipient, user),
         None => recipient.eq_ignore_ascii_case(user),

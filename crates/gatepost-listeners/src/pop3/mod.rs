@@ -41,7 +41,7 @@ pub struct Pop3Context {
     store: Store,
     auth: ListenerAuth,
     tls: Option<ServerTls>,
-    /// The routes of mail, which tell whose mail is in quarantine.
+    /// The routes of mail, which decide whose mail is in quarantine.
     routes: Option<Arc<dyn MailRoutes>>,
     limits: ClientLimits,
     /// The open maildrops: one client has each exclusively (RFC 1939, section 4).

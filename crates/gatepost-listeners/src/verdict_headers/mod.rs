@@ -105,8 +105,8 @@ fn field((name, value): &(String, String)) -> Option<EditedField> {
 /// Removes the fields that are `unwanted`, the last first, so that occurrence numbers stay valid.
 fn remove(present: &[Present<'_>], unwanted: impl Fn(&Present<'_>) -> bool) -> Vec<Edit> {
     let is_unwanted: Vec<bool> = present.iter().map(unwanted).collect();
-    // How many fields of each unwanted name were seen: counting them anew for each field would
-    // take a time that grows with the square of their number.
+    // The number of fields of each unwanted name so far: if they were counted for each field, the
+    // time would grow with the square of their number.
     let mut seen: HashMap<Vec<u8>, u32> = HashMap::new();
     for (field, _) in present.iter().zip(&is_unwanted).filter(|(_, it)| **it) {
         seen.entry(field.name.to_ascii_lowercase()).or_default();

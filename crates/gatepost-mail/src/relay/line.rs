@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use super::Relay;
 use super::authentication::authentication;
-use super::gatepost::read_own_line;
+use super::gatepost::{OwnLine, read_own_line};
 use super::received_format::{ReceivedValues, TemplateMeaning, find_format, find_uppercase_format};
+use super::{Relay, without_odd_characters};
 use crate::ip;
 use crate::pattern::MailPattern;
 
@@ -85,8 +85,10 @@ pub(super) fn read_line(line: &str) -> ReceivedLine {
     if let Some((start, _)) = date {
         line.truncate(start);
     }
-    if let Some(own) = read_own_line(&line) {
-        return own;
+    match read_own_line(&line) {
+        Some(OwnLine::Relay(relay)) => return ReceivedLine::Relay(relay),
+        Some(OwnLine::Local) => return ReceivedLine::Skipped,
+        None => {}
     }
     if let Some(at) = line.find(")by ") {
         line.insert(at + 1, ' ');
@@ -169,20 +171,6 @@ fn bracketed_address(line: &str) -> Option<String> {
     })
 }
 
-/// Replaces characters that are not permitted in the form that rules match.
-pub(super) fn without_odd_characters(text: &str) -> String {
-    let is_odd = |letter: char| {
-        letter.is_ascii_whitespace()
-            || matches!(
-                letter,
-                '\0' | '\x0b' | '#' | '[' | ']' | '(' | ')' | '<' | '>' | '|'
-            )
-    };
-    text.chars()
-        .map(|letter| if is_odd(letter) { '!' } else { letter })
-        .collect()
-}
-
 fn tidy_envelope_from(text: &str) -> String {
     let text = text
         .trim_start()
@@ -235,5 +223,35 @@ fn finish(found: ReceivedValues, auth: String) -> Relay {
         internal: false,
         submission: false,
         ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_helo_name_forges_another_value() {
+        for helo in [
+            "envelope-from=anna@author.example",
+            "return-path:",
+            "helo=other.example",
+            "Exim.author.example",
+            "ecelerity",
+            "[192.0.2.9]",
+        ] {
+            let line = format!(
+                "from {helo} ([198.51.100.1])\r\n\tby mx.example (Gatepost) with ESMTP id 0abc;\
+                 \r\n\tSat, 21 Nov 2026 04:00:00 +0000"
+            );
+            let ReceivedLine::Relay(relay) = read_line(&line) else {
+                panic!("{line}");
+            };
+            assert_eq!(relay.ip, "198.51.100.1", "{helo}");
+            assert_eq!(relay.helo, without_odd_characters(helo), "{helo}");
+            assert_eq!(relay.envelope_from, None, "{helo}");
+            let others = [relay.rdns, relay.ident, relay.auth].concat();
+            assert_eq!(others, "", "{helo}");
+        }
     }
 }

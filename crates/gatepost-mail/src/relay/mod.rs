@@ -1,9 +1,9 @@
 //! The relays of a message, parsed from its `Received:` fields.
 //!
 //! Each mail server has its own format of this field. [`mod@line`] converts a field to one form,
-//! and [`received_format`] contains the known formats; [`gatepost`] reads this program's own. This module walks the relays from the newest
-//! to the oldest and decides how far they can be trusted: a relay outside the trusted networks may
-//! have forged all fields below its own.
+//! [`gatepost`] reads this program's own, and [`received_format`] contains the other known formats.
+//! This module walks the relays from the newest to the oldest and decides how far they can be
+//! trusted: a relay outside the trusted networks may have forged all fields below its own.
 
 mod authentication;
 mod gatepost;
@@ -104,6 +104,20 @@ pub fn as_text(relays: &[Relay]) -> String {
         relay.write(&mut out);
     }
     out
+}
+
+/// Replaces characters that are not permitted in the form that rules match.
+fn without_odd_characters(text: &str) -> String {
+    let is_odd = |letter: char| {
+        letter.is_ascii_whitespace()
+            || matches!(
+                letter,
+                '\0' | '\x0b' | '#' | '[' | ']' | '(' | ')' | '<' | '>' | '|'
+            )
+    };
+    text.chars()
+        .map(|letter| if is_odd(letter) { '!' } else { letter })
+        .collect()
 }
 
 /// The trusted, internal and submission networks.
