@@ -4,8 +4,8 @@
 //! overlap. Each bundle therefore has a number, and the receiver remembers the last ones.
 //!
 //! The numbers begin again with each run of a node. Copies from its previous run may still arrive
-//! after the first bundles of the present one, so the last two runs are remembered. They are told
-//! apart by equality: a node whose clock was set back begins a run with a lower number.
+//! after the first bundles of the present one, so the last two runs are remembered. They are
+//! distinguished by equality: a node whose clock was set back begins a run with a lower number.
 
 use std::collections::HashMap;
 
@@ -22,14 +22,14 @@ pub(crate) struct Duplicates {
     by_node: HashMap<u8, NodeWindows>,
 }
 
-/// What a bundle is for its receiver.
+/// The meaning of a bundle for its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BundleArrival {
     /// It was not received before.
     New,
     /// It was received before.
     Repeated,
-    /// So many later ones were received that this is not known.
+    /// Not known, since many later ones were received.
     TooOld,
 }
 

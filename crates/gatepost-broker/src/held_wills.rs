@@ -1,5 +1,5 @@
-//! Wills that are due and cannot be published yet: memory is short, the queue of a receiving session
-//! is on disk, or the log of the cluster has no room.
+//! Wills that are due and cannot be published yet: memory is short, the queue of a receiving
+//! session is on disk, or the log of the cluster has no room.
 //!
 //! Such a will is kept as the will of a session of its own, which has already ended. With a store
 //! that session has a row, so that a will which this run cannot publish is published at the next

@@ -77,8 +77,8 @@ impl UncommittedEffects {
         taken
     }
 
-    /// Gives up the wills of persistent sessions: another node publishes them. The other changes are
-    /// stored nevertheless. The will of a session without rows is known here only.
+    /// Gives up the wills of persistent sessions: another node publishes them. The other changes
+    /// are stored nevertheless. The will of a session without rows is known here only.
     pub(crate) fn abandon_wills(&self) {
         let mut all = self.0.lock();
         let uncommitted = all.iter_mut().filter(|submitted| !submitted.is_committed());

@@ -46,7 +46,7 @@ impl Gateway {
         outcome
     }
 
-    /// The bytes that a user's mailbox holds, as of a moment ago. Counts on a thread that may block.
+    /// The bytes that a user's mailbox held a moment ago. Counts on a thread that may block.
     pub async fn mailbox_bytes(&self, user: String) -> Result<u64, StoreError> {
         if let Some(bytes) = self.store().remembered_mailbox_bytes(&user) {
             return Ok(bytes);

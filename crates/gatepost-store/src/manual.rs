@@ -46,8 +46,8 @@ impl ManualWriter {
         }
     }
 
-    /// Fails the commit of all waiting changes: nothing is written, and the store is not ready until
-    /// a commit succeeds.
+    /// Fails the commit of all waiting changes: nothing is written, and the store is not ready
+    /// until a commit succeeds.
     pub fn fail(&mut self, error: &StoreError) {
         self.0.writer.note_failed(error);
         let queue = &self.0.queue;

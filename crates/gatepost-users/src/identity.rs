@@ -12,10 +12,10 @@ use crate::access_generation::AccessGeneration;
 use crate::credentials::{AnonymousAccess, LoginOrigin};
 use crate::kept_login::KeptLogin;
 use crate::live_snapshot::LiveSnapshot;
+use crate::login_basis::LoginBasis;
 use crate::mount::Mount;
 use crate::rules::{CompiledRules, Rule};
 use crate::snapshot::Snapshot;
-use crate::token::TokenHash;
 use crate::{Access, AccessDecision};
 
 /// An authenticated peer. Cheap to clone; each connection has one. Its answers change with the
@@ -33,26 +33,6 @@ struct IdentityState {
     /// Unix seconds.
     expires: Option<u64>,
     permissions: ArcSwap<Permissions>,
-}
-
-/// The condition under which a login is valid. The identity is revoked once it no longer holds.
-pub(crate) enum LoginBasis {
-    /// No login: valid while the listener grants anonymous access.
-    Anonymous(AnonymousAccess, bool),
-    /// A password or a certificate: valid while the user exists with this epoch.
-    User(u64),
-    /// A token of this gateway: valid while it exists. Changing its user's password does not revoke
-    /// it.
-    Token(TokenHash),
-    /// A JWT of a trusted issuer: valid until it expires.
-    Issuer {
-        scope: Option<Vec<Rule>>,
-        /// Unix seconds.
-        expires: u64,
-    },
-    /// Not a login: the owner of data that an earlier process of the server stored. The flag states
-    /// whether a name without a record may belong to a user of a trusted issuer.
-    Owner(bool),
 }
 
 /// The permissions in one generation of the snapshot.

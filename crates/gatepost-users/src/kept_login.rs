@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::LoginBasis;
+use crate::login_basis::LoginBasis;
 use crate::record::ScopeRecord;
 use crate::snapshot::Snapshot;
 use crate::token::TokenHash;
@@ -107,7 +107,7 @@ mod tests {
         let mut kept = KeptLogin::of(&login).to_value();
         let owner = |kept: &_| users.owner_by_login(Some("stranger"), "c1", Some(kept));
         assert!(owner(&kept).may_subscribe("alarms/fire").is_allowed());
-        assert!(!owner(&kept).may_subscribe("doors").is_allowed());
+        assert!(!owner(&kept).may_subscribe("other").is_allowed());
         kept["expires"] = json!(unix_seconds());
         assert!(owner(&kept).is_revoked());
     }

@@ -26,6 +26,7 @@ mod kept_login;
 mod listener_auth;
 mod live_snapshot;
 mod local_accounts;
+mod login_basis;
 mod login_refusal;
 mod login_sessions;
 mod mount;

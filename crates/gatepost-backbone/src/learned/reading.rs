@@ -232,13 +232,13 @@ mod tests {
         let rest = teach(&stream, 2).await;
         let second = stream.write_snapshot(backup(), replaced, Some(earlier));
         assert!(second.await.expect("written"));
-        let mut behind = begin(read, earlier).await;
-        let next = behind.next().await.expect("a lesson");
+        let mut late = begin(read, earlier).await;
+        let next = late.next().await.expect("a lesson");
         assert_eq!(next.sequence, replaced + 1);
-        let carried_out = behind.carry_out_with(next).await;
+        let carried_out = late.carry_out_with(next).await;
         let error = carried_out.expect_err("lessons are missing").to_string();
         assert!(error.contains("were replaced by a snapshot"), "{error}");
-        assert_eq!(behind.read, read);
+        assert_eq!(late.read, read);
         // From the snapshot on, nothing is missing.
         let mut reader = begin(replaced, last_snapshot(&stream).await).await;
         while reader.read < stream.last_sequence().await.expect("read") {

@@ -133,7 +133,7 @@ impl EntryRecords {
         }
     }
 
-    /// What is remembered of these records.
+    /// The facts that are remembered of these records.
     pub(crate) fn shape(&self) -> EntryShape {
         let records = self.0.iter();
         let shapes = records.map(|((space, key), value)| ((*space, key.clone()), digest(value)));
@@ -217,8 +217,8 @@ impl EntryRecords {
     }
 }
 
-/// What is remembered of the records of an entry: their spaces and keys, in order, and a digest of
-/// each value.
+/// The facts that are remembered of the records of an entry: their spaces and keys, in order, and
+/// a digest of each value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EntryShape(Vec<((&'static str, Bytes), ValueDigest)>);
 

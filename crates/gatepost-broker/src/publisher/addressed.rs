@@ -1,4 +1,4 @@
-//! Publications that the session of one client must take, whoever else receives them.
+//! Publications that the session of one client must take, whether or not others receive them.
 
 use gatepost_message::Publication;
 

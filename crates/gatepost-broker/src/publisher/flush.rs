@@ -37,7 +37,7 @@ impl Publisher {
         submitted.logged.or(submitted.stored)
     }
 
-    /// As [`Publisher::flush`], for publications that nobody repeats, since the other changes of
+    /// As [`Publisher::flush`], for publications without another sender, since the other changes of
     /// the batch remove what they came from: the ticket is for the changes of this server alone.
     pub fn flush_effects(&mut self) -> Option<Result<Ticket, StoreError>> {
         // A will is removed from its session by these changes, or a delayed message from those that

@@ -87,7 +87,7 @@ impl OtherNodes for Log {
     fn session_ended(&self, _name: &SessionName) {}
 
     fn status(&self) -> NodesStatus {
-        panic!("nobody asks");
+        panic!("not asked");
     }
 }
 

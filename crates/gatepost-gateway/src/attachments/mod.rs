@@ -152,7 +152,7 @@ impl Attachments {
 
     /// The Unix time at which a file that is sent now expires.
     pub fn expiry_unix_s(&self) -> u64 {
-        // A clock that is behind, as after a start in 1970, makes no file older than it is.
+        // A slow clock, as after a start in 1970, makes no file older than it is.
         let now = unix_s(self.0.store.time_to_store());
         now + self.0.settings.expiry.duration().as_secs()
     }

@@ -34,7 +34,7 @@ enum AttemptOutcome {
 
 /// Messages that were published together.
 struct PublishedBatch {
-    /// Those that leave with the commit.
+    /// The messages that the commit removes.
     messages: Vec<(DuePosition, WaitingMessage)>,
     /// The commit of the publications and the removals.
     ticket: Option<Result<Ticket, StoreError>>,
@@ -182,7 +182,8 @@ fn attempt(
         _ => {}
     }
     if message.failures == 0 {
-        tracing::warn!(target: "gateway", topic, "a delayed message is not yet delivered: {refusal}");
+        tracing::warn!(target: "gateway", topic,
+            "a delayed message is not yet delivered: {refusal}");
     }
     let seconds = match &refusal {
         PublishRefusal::Rule(violation) => violation.retry_seconds(),

@@ -70,7 +70,7 @@ pub(super) fn removal(place: DuePosition) -> StoreChange {
     StoreChange::DeleteRecord { space, key }
 }
 
-/// What the store has at a place.
+/// The content of the store at a place.
 pub(super) enum FoundMessage {
     /// The message.
     Whole(Publication),

@@ -76,8 +76,8 @@ pub trait ReputationStore: Send + Sync {
         visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
     ) -> Result<(), ReputationStoreError>;
 
-    /// Accepts entries to store; `None` removes one. It may return before they are durable. Those of
-    /// earlier calls that could not be stored are tried again, also if there are no entries.
+    /// Accepts entries to store; `None` removes one. It may return before they are durable. Those
+    /// of earlier calls that could not be stored are tried again, also if there are no entries.
     fn write(
         &self,
         entries: Vec<(Vec<u8>, Option<SenderHistory>)>,

@@ -19,7 +19,7 @@ pub(super) struct RecordWriter {
 /// The writes that are not known to be on disk.
 #[derive(Default)]
 struct WriterProgress {
-    /// Those whose commit is not known. Each is stored only after the earlier ones, so that those
+    /// The records whose commit is not known. Each is stored only after the earlier ones, so that those
     /// that fail are the last ones.
     submitted: VecDeque<(Ticket, Vec<StoreChange>)>,
     failed: FailedRecords,

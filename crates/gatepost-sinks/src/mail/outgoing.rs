@@ -29,7 +29,7 @@ pub(crate) fn outgoing_settings() -> SinkSettings {
     SinkSettings {
         name: OUTGOING_NAME.to_owned(),
         filters: vec![TOPIC.to_owned()],
-        // A mail that was taken is not displaced: whoever sends another one is refused instead.
+        // A mail that was taken is not displaced: the next one is refused instead.
         when_full: SlowSubscriber::DropNewest,
         retry: SinkRetrySettings {
             age_max: AGE_MAX,
@@ -182,7 +182,7 @@ mod tests {
     use crate::session::{SinkSession, SinkSubscription};
     use gatepost_broker::{BrokerSettings, RequestedFilter, SubscribeOptions};
 
-    /// A session for outgoing mail that reads nothing; one mail is handed over, and one waits.
+    /// A session for outgoing mail that reads nothing; one mail is being sent, and one waits.
     async fn open(broker: &Broker, settings: &SinkSettings) -> SinkSession {
         let filter = RequestedFilter::new(TOPIC).expect("a filter");
         let wanted = SinkSubscription {

@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::failure_limits::{FailureLimits, LOCAL_WAIT_MAX};
-use crate::identity::LoginBasis;
 use crate::jwt::{self, Issuers};
 use crate::kept_login::KeptLogin;
 use crate::live_snapshot::LiveSnapshot;
 use crate::local_accounts::LocalAccounts;
+use crate::login_basis::LoginBasis;
 use crate::login_sessions::LoginSessions;
 use crate::names::fold;
 use crate::password_checker::{PasswordAttempt, PasswordChecker};
@@ -36,8 +36,7 @@ use crate::{
 pub use manage::{AccessRuleSummary, TokenSummary, UserSummary};
 pub use scram_login::{ScramLogin, ScramStep};
 
-/// Number of logins of peers on this machine that may be delayed simultaneously; further ones are
-/// refused.
+/// Logins of peers on this machine that may be delayed at the same time; further ones are refused.
 const DELAYED_LOCAL_LOGINS_MAX: usize = 32;
 /// Number of hashes that are replaced simultaneously where a cluster has to store them.
 const RENEWALS_MAX: usize = 8;
@@ -188,22 +187,21 @@ impl Users {
         self.shared.local_accounts.include(account)
     }
 
-    /// Whether a login under this name is possible: as a known user, or with a token of a trusted
-    /// issuer.
+    /// Whether a known user or one of a trusted issuer may log in under this name.
     pub fn can_log_in(&self, name: &str) -> bool {
         let shared = &self.shared;
         shared.live.load().user(name).is_some() || !shared.issuers.load().is_empty()
     }
 
-    /// The rights of a client that is not connected, by the name that it logged in with; `None` for
-    /// a client that did not log in. A user that was removed or disabled has none.
+    /// The rights of a client that is not connected, by the name of its login, if it had logged in.
+    /// A user that was removed or disabled has none.
     pub fn owner(&self, user: Option<&str>, client: &str) -> Identity {
         let has_issuers = !self.shared.issuers.load().is_empty();
         self.absent(user, client, LoginBasis::Owner(has_issuers), None)
     }
 
-    /// The rights by which something that a user left here acts later: those of the login that made
-    /// it ([`Identity::kept_login`]). Without a login, the user must have a record.
+    /// The rights of what a user left here: those of the login that made it
+    /// ([`Identity::kept_login`]). Without a login, the user must have a record.
     pub fn owner_by_login(
         &self,
         user: Option<&str>,
@@ -232,16 +230,14 @@ impl Users {
         self.shared.live.generation()
     }
 
-    /// Reads users, tokens, rules and the keys of JWT issuers again, as SIGHUP requests. After an
-    /// error the previous ones stay in force.
+    /// Reads users, tokens, rules and JWT issuers' keys again. After an error the earlier ones stay.
     pub fn reload(&self) -> Result<(), UsersError> {
         let issuers = Issuers::load(&self.shared.settings.jwt)?;
         self.shared.issuers.store(Arc::new(issuers));
         self.load_snapshot()
     }
 
-    /// Signals each change, so that a listener can check whether its connections are still
-    /// authorised: [`Identity::is_revoked`].
+    /// Signals each change, after which [`Identity::is_revoked`] may differ.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }

@@ -45,7 +45,7 @@ pub(super) struct Http1Connection {
     pub(super) context: Arc<HttpContext>,
     pub(super) peer: Peer,
     pub(super) peer_text: String,
-    /// The client that the answer is for: behind a trusted proxy, the one that the proxy names.
+    /// The client of the answer: of a trusted proxy, the one that the proxy names.
     pub(super) client: Peer,
     /// The account of this machine that the connection is of; `None` until a request needs it.
     account: Option<PeerAccount>,

@@ -21,8 +21,8 @@ use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::stream_rights::StreamRights;
 use crate::minimum_rate::MinimumRate;
 
-/// Writes a response, or only its head. `peer` is whose bandwidth it uses: the client that a trusted
-/// proxy names, or the connection's peer.
+/// Writes a response, or only its head. It uses the bandwidth of `peer`: of the client that a
+/// trusted proxy names, or of the connection's peer.
 pub(super) async fn write(
     client: &Http2Client,
     peer: Peer,

@@ -10,8 +10,8 @@
 //! - A snapshot replaces all changes before it. Without a connection no changes are kept, since
 //!   each connection begins with a snapshot.
 //! - An awaited commit is decided after the stream has stored it, or after a snapshot that has it.
-//!   While a snapshot is written, changes wait; if there are too many, another snapshot follows. The
-//!   first one decides all commits before it, so each commit waits for two at most.
+//!   While a snapshot is written, changes wait; if there are too many, another snapshot follows.
+//!   The first one decides all commits before it, so each commit waits for two at most.
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ pub(crate) struct NodeCopy {
     changed: Notify,
 }
 
-/// What may wait to be copied.
+/// The bounds of the changes that wait to be copied.
 #[derive(Clone, Copy)]
 struct CopyBounds {
     changes: usize,
@@ -74,7 +74,7 @@ struct CopyState {
     waiting: VecDeque<WaitingCommit>,
     /// The number of waiting changes.
     changes: usize,
-    /// Their bytes.
+    /// The bytes of the changes that wait.
     bytes: usize,
     /// Waiting commits that a ticket depends on.
     awaited: usize,

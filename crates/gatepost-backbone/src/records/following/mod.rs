@@ -31,7 +31,7 @@ pub(crate) struct RecordsFollower {
     store: Store,
     bucket: RecordBucket,
     reader: BucketReader,
-    /// What the database has of each entry.
+    /// The facts about each entry that the database has.
     stored: StoredEntries,
 }
 
@@ -45,7 +45,7 @@ struct EntryUpdate {
     /// 0 for a removed entry.
     revision: u64,
     changes: Vec<StoreChange>,
-    /// What the database has then; `None` if the entry stays as it is.
+    /// The facts about the entry after these changes; `None` if it stays as it is.
     stored: Option<EntryShape>,
 }
 
