@@ -131,6 +131,20 @@ impl Attachment {
     }
 
     pub(crate) fn is_current(&self) -> bool {
+    /// Records whether the client's packets are read. While they are not, its silence does not
+    /// count against the keep alive: a PINGREQ may wait in the socket.
+    pub fn note_reading(&self, is_reading: bool) {
+        let is_unread = &self.session.is_unread;
+        let was_reading = !is_unread.load(Ordering::Relaxed);
+        if was_reading == is_reading || !self.is_current() {
+            return;
+        }
+        if is_reading {
+            self.note_activity();
+        }
+        is_unread.store(!is_reading, Ordering::Release);
+    }
+
         self.session.epoch.load(Ordering::Acquire) == self.epoch
     }
 

@@ -164,9 +164,10 @@ impl Housekeeper<'_> {
 
     fn check_connection(self, session: &Session, now: Instant, now_seconds: u32) {
         let silence_max = session.silence_max_seconds.load(Ordering::Relaxed);
+        let is_read = !session.is_unread.load(Ordering::Acquire);
         let heard = session.heard_seconds.load(Ordering::Relaxed);
         let patience = self.shared.settings.patience.duration();
-        if silence_max > 0 && now_seconds.saturating_sub(heard) > silence_max {
+        if is_read && silence_max > 0 && now_seconds.saturating_sub(heard) > silence_max {
             session.end(DisconnectCause::KeepAliveTimeout);
         } else if now
             .checked_sub(patience)

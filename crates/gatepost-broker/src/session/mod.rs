@@ -146,6 +146,8 @@ pub struct Session {
     pub(crate) heard_seconds: AtomicU32,
     /// One and a half times the keep alive; 0 for none.
     pub(crate) silence_max_seconds: AtomicU32,
+    /// Whether the server does not read the client's packets at present.
+    pub(crate) is_unread: AtomicBool,
     pub(crate) dropped: DropCounters,
     pub(crate) delivered: AtomicU64,
 }
@@ -177,6 +179,7 @@ impl Session {
             has_many_answers: AtomicBool::new(false),
             heard_seconds: AtomicU32::new(0),
             silence_max_seconds: AtomicU32::new(0),
+            is_unread: AtomicBool::new(false),
             dropped: DropCounters::default(),
             delivered: AtomicU64::new(0),
         }
@@ -264,6 +267,7 @@ impl Session {
         state.dirty = false;
         state.expires = None;
         state.will_due = None;
+        self.is_unread.store(false, Ordering::Relaxed);
         self.connected.store(true, Ordering::Release);
     }
 

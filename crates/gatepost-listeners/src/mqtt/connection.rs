@@ -244,8 +244,10 @@ impl MqttConnection {
         }
         if self.paused || self.is_waiting_for_answers() || self.attachment.has_many_answers() {
             input.stop_clock();
+            self.attachment.note_reading(false); // [MQTT-3.1.2-22]
             return Poll::Pending;
         }
+        self.attachment.note_reading(true);
         if let Some(publishing) = &mut self.publishing {
             std::task::ready!(publishing.poll_gathered(context));
         }

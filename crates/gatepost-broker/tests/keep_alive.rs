@@ -1,0 +1,106 @@
+//! The keep alive of a client that the server does not read at times.
+
+use std::io::{self, IoSlice};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use bytes::BytesMut;
+use gatepost_broker::{
+    Attachment, Broker, BrokerSettings, ConnectOptions, DisconnectCause, Encoder, FrameOptions,
+    MemoryGauge, SubscriberSocket, Unencodable, WireFormat,
+};
+use gatepost_message::Publication;
+use gatepost_store::{ManualClock, SimulatedDatabase, StoreSettings};
+
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+struct Unlimited;
+
+impl MemoryGauge for Unlimited {
+    fn resident_bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A socket and a format of a client that receives nothing.
+struct Nothing;
+
+impl SubscriberSocket for Nothing {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(slices.iter().map(|slice| slice.len()).sum())
+    }
+}
+
+impl Encoder for Nothing {
+    fn name(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn encode(
+        &self,
+        _publication: &Publication,
+        _options: &FrameOptions<'_>,
+        _out: &mut BytesMut,
+    ) -> Result<usize, Unencodable> {
+        Ok(0)
+    }
+
+    fn encode_release(&self, _packet_id: NonZeroU16, _out: &mut BytesMut) {}
+}
+
+fn ended(attachment: &Attachment) -> Option<DisconnectCause> {
+    let mut context = Context::from_waker(Waker::noop());
+    match attachment.poll_ended(&mut context, |_| Poll::Pending) {
+        Poll::Ready(cause) => Some(cause),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn mqtt_3_1_2_22_silence_counts_only_while_the_client_is_read() {
+    let clock = ManualClock::at(SystemTime::now());
+    let database = SimulatedDatabase::in_memory().expect("a database");
+    let opened = database.open(&StoreSettings::default(), clock.clone());
+    let (store, _writer) = opened.expect("a store");
+    let settings = BrokerSettings::default();
+    let broker = Broker::open_simulated(settings, store, clock.clone(), Arc::new(Unlimited));
+    let broker = broker.expect("a broker");
+    let options = ConnectOptions {
+        peer: gatepost_message::Peer::Local,
+        client_id: Some("client".to_owned()),
+        user: None,
+        authorization: None,
+        kind: "test",
+        clean_start: false,
+        expiry: Duration::ZERO,
+        receive_max: 10,
+        frame_bytes_max: None,
+        alias_max: 0,
+        silence_max: Some(SILENCE_MAX),
+        will: None,
+        slow_subscriber: None,
+        format: WireFormat::Static(&Nothing),
+        socket: Arc::new(Nothing),
+    };
+    let connected = broker.connect(options, |_, _| {}).expect("a session");
+    let mut attachment = connected.attachment;
+    attachment.begin();
+    let mut ticks = 0;
+    let mut pass = |time: Duration| {
+        clock.pass(time);
+        broker.tick(ticks);
+        ticks += 1;
+    };
+
+    pass(SILENCE_MAX);
+    attachment.note_reading(false);
+    pass(SILENCE_MAX * 10);
+    assert_eq!(ended(&attachment), None);
+    attachment.note_reading(true);
+    pass(SILENCE_MAX);
+    assert_eq!(ended(&attachment), None, "it is allowed its time again");
+    pass(Duration::from_secs(1));
+    assert_eq!(ended(&attachment), Some(DisconnectCause::KeepAliveTimeout));
+}
