@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_message::{MessageId, Publication, TopicFilter};
+use gatepost_message::{MessageId, TopicFilter};
 use gatepost_store::{StoreError, Ticket};
 use smallvec::SmallVec;
 
@@ -19,6 +19,7 @@ use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::limits::Limit;
 use crate::nodes::InterestBarrier;
 use crate::publisher::Publisher;
+use crate::retained::RetainedSearch;
 use crate::retained_delivery::RetainedOfSubscription;
 use crate::session::{DisconnectCause, QueueBounds, Session};
 use crate::session_table::SessionTable;
@@ -130,7 +131,6 @@ impl Attachment {
         }
     }
 
-    pub(crate) fn is_current(&self) -> bool {
     /// Records whether the client's packets are read. While they are not, its silence does not
     /// count against the keep alive: a PINGREQ may wait in the socket.
     pub fn note_reading(&self, is_reading: bool) {
@@ -145,6 +145,7 @@ impl Attachment {
         is_unread.store(!is_reading, Ordering::Release);
     }
 
+    pub(crate) fn is_current(&self) -> bool {
         self.session.epoch.load(Ordering::Acquire) == self.epoch
     }
 
@@ -230,22 +231,30 @@ impl Attachment {
         requested: &RequestedFilter,
         options: &SubscribeOptions,
     ) -> Result<RetainedOfSubscription, SubscribeError> {
-        let messages = self.subscribe_to(requested, options)?;
-        Ok(RetainedOfSubscription::new(requested, options, messages))
+        let options = *options;
+        let search = self.subscribe_to(requested, options)?;
+        Ok(RetainedOfSubscription::new(requested, options, search))
     }
 
     fn subscribe_to(
         &self,
         requested: &RequestedFilter,
-        options: &SubscribeOptions,
-    ) -> Result<Vec<Arc<Publication>>, SubscribeError> {
+        options: SubscribeOptions,
+    ) -> Result<RetainedSearch, SubscribeError> {
         if !self.is_current() {
-            return Ok(Vec::new());
+            return Ok(RetainedSearch::default());
         }
         if !self.shared().is_within_limits(requested.text.as_str()) {
             self.shared()
                 .reached(Limit::Topic, self.session.client_id());
             return Err(SubscribeError::BeyondLimits);
+        }
+        if self.shared().limits.is_out_of_memory()
+            && !self.session.filters.lock().contains(&requested.text)
+        {
+            self.shared()
+                .reached(Limit::Memory, self.session.client_id());
+            return Err(SubscribeError::OutOfMemory);
         }
         let is_new = {
             let settings = &self.shared().settings;
@@ -263,19 +272,13 @@ impl Attachment {
             };
             is_new
         };
-        if self.shared().limits.is_out_of_memory()
-            && !self.session.filters.lock().contains(&requested.text)
-        {
-            self.shared()
-                .reached(Limit::Memory, self.session.client_id());
-            return Err(SubscribeError::OutOfMemory);
-        }
-        self.session.store_subscription(&requested.text, *options);
-        let member = GroupMember::new(self.session.clone(), *options);
+        self.session.store_subscription(&requested.text, options);
+        let member = GroupMember::new(self.session.clone(), options);
         let index = &self.shared().index;
         if let Some(share) = &requested.share {
             index.join(&share.filter, &share.name, member);
-            return Ok(Vec::new()); // section 4.8.2: shared subscriptions get no retained messages.
+            // Section 4.8.2: shared subscriptions get no retained messages.
+            return Ok(RetainedSearch::default());
         }
         if is_new {
             index.insert(&requested.text, Subscription::Session(member));
@@ -292,7 +295,7 @@ impl Attachment {
             RetainHandling::DoNotSend => false,
         };
         if !wants_retained {
-            return Ok(Vec::new());
+            return Ok(RetainedSearch::default());
         }
         let retained = self.shared().retained_matching(&requested.text);
         retained.map_err(|_| {

@@ -272,10 +272,11 @@ impl Broker {
     pub fn retained(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
         let shared = &self.0.shared;
         let found = shared.retained_matching(filter);
-        found.unwrap_or_else(|_| {
+        let search = found.unwrap_or_else(|_| {
             let now = || shared.clock.time_of_day();
             shared.retained.matching(filter, now)
-        })
+        });
+        search.found
     }
 
     /// Connects a client to its session: a new one, or the one that waits for it. An open

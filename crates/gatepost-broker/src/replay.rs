@@ -35,6 +35,11 @@ pub struct Replayed {
     pub messages: usize,
     /// `true` where some are missing.
     pub has_gap: bool,
+    /// See [`RetainedOfSubscription::topics_compared`].
+    ///
+    /// [`RetainedOfSubscription::topics_compared`]:
+    /// crate::RetainedOfSubscription::topics_compared
+    pub topics_compared: usize,
 }
 
 /// Messages that may be missing before the first one.
@@ -108,8 +113,10 @@ impl Attachment {
             .map(|one| (one, one.retain && options.retain_as_published));
         self.deliver_stored(earlier.chain(with_flag), *options);
         drop(order);
+        let topics_compared = retained.topics_compared();
         self.deliver_retained(retained);
         Ok(Replayed {
+            topics_compared,
             messages: history.len(),
             has_gap: gap != Gap::None,
         })

@@ -9,6 +9,7 @@ use crate::attachment::Attachment;
 use crate::counters::DropCause;
 use crate::filter::{DeliveryOptions, RequestedFilter, SubscribeOptions};
 use crate::persistence::ChangeBatch;
+use crate::retained::RetainedSearch;
 use crate::session::{RetainedSpace, Session};
 use crate::subscription::{DeliveryTarget, GroupMember};
 
@@ -24,19 +25,27 @@ pub struct RetainedOfSubscription {
     filter: TopicFilter,
     options: SubscribeOptions,
     messages: Vec<Arc<Publication>>,
+    topics_compared: usize,
 }
 
 impl RetainedOfSubscription {
     pub(crate) fn new(
         requested: &RequestedFilter,
-        options: &SubscribeOptions,
-        messages: Vec<Arc<Publication>>,
+        options: SubscribeOptions,
+        search: RetainedSearch,
     ) -> Self {
         Self {
             filter: requested.text.clone(),
-            options: *options,
-            messages,
+            options,
+            messages: search.found,
+            topics_compared: search.topics,
         }
+    }
+
+    /// The topics that were compared with the filter to find the messages, which is the cost of the
+    /// search.
+    pub const fn topics_compared(&self) -> usize {
+        self.topics_compared
     }
 
     /// Whether no topic of the filter retains a message.

@@ -5,8 +5,8 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
+use gatepost_message::TopicFilter;
 use gatepost_message::sparkplug::BIRTHS;
-use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{ClockSource, Store, StoreError};
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ use crate::memory::{MemoryBudget, MemoryGauge};
 use crate::nodes::OtherNodes;
 use crate::receipts::PendingReceipts;
 use crate::recent::RecentMessages;
-use crate::retained::{InsufficientMemory, RetainedMessages};
+use crate::retained::{InsufficientMemory, RetainedMessages, RetainedSearch};
 use crate::rules_in_force::RulesInForce;
 use crate::session::BrokerView;
 use crate::session_name::SessionName;
@@ -95,7 +95,7 @@ impl BrokerShared {
     pub(crate) fn retained_matching(
         &self,
         filter: &TopicFilter,
-    ) -> Result<Vec<Arc<Publication>>, InsufficientMemory> {
+    ) -> Result<RetainedSearch, InsufficientMemory> {
         let now = || self.clock.time_of_day();
         if !self.retained.is_any_on_disk() {
             return Ok(self.retained.matching(filter, now));

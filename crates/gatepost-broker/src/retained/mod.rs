@@ -123,6 +123,23 @@ impl RetainedTopic {
     }
 }
 
+/// The result of a search for the retained messages of a filter.
+#[derive(Default)]
+pub(crate) struct RetainedSearch {
+    pub(crate) found: Vec<Arc<Publication>>,
+    /// The topics that were compared with the filter.
+    pub(crate) topics: usize,
+}
+
+impl RetainedSearch {
+    fn remove_dead(&mut self, now: impl Fn() -> SystemTime) {
+        self.found.retain(|publication| {
+            let expires = publication.expires();
+            expires.is_none_or(|expires| expires > now())
+        });
+    }
+}
+
 /// All retained messages.
 pub(crate) struct RetainedMessages {
     messages: RwLock<BTreeMap<Topic, RetainedTopic>>,
@@ -326,10 +343,10 @@ impl RetainedMessages {
         &self,
         filter: &TopicFilter,
         now: impl Fn() -> SystemTime,
-    ) -> Vec<Arc<Publication>> {
-        let mut found = in_memory(&self.messages.read(), filter);
-        remove_dead(&mut found, now);
-        found
+    ) -> RetainedSearch {
+        let mut search = in_memory(&self.messages.read(), filter);
+        search.remove_dead(now);
+        search
     }
 
     /// The same, including messages on disk, which may use at most `room` bytes of memory.
@@ -338,14 +355,14 @@ impl RetainedMessages {
         filter: &TopicFilter,
         room: u64,
         now: impl Fn() -> SystemTime,
-    ) -> Result<Result<Vec<Arc<Publication>>, InsufficientMemory>, StoreError> {
+    ) -> Result<Result<RetainedSearch, InsufficientMemory>, StoreError> {
         let messages = self.messages.read();
-        let mut found = in_memory(&messages, filter);
+        let mut search = in_memory(&messages, filter);
         let prefix = literal_beginning(filter);
-        let added = self.add_from_disk(&messages, filter, prefix, room, &mut found)?;
+        let added = self.add_from_disk(&messages, filter, prefix, room, &mut search)?;
         drop(messages);
-        remove_dead(&mut found, now);
-        Ok(added.map(|()| found))
+        search.remove_dead(now);
+        Ok(added.map(|()| search))
     }
 
     /// Whether this message, which matched before, is still the one that its topic retains. To be
@@ -374,32 +391,29 @@ fn literal_beginning(filter: &TopicFilter) -> &str {
     }
 }
 
-fn in_memory(
-    messages: &BTreeMap<Topic, RetainedTopic>,
-    filter: &TopicFilter,
-) -> Vec<Arc<Publication>> {
+fn in_memory(messages: &BTreeMap<Topic, RetainedTopic>, filter: &TopicFilter) -> RetainedSearch {
+    let mut search = RetainedSearch::default();
     if messages.is_empty() {
-        return Vec::new();
+        return search;
     }
-    let text = filter.as_str();
-    if !text.contains(['+', '#']) {
-        let found = messages.get(text).and_then(RetainedTopic::current);
-        return found.into_iter().collect();
+    if !filter.has_wildcard() {
+        let found = messages.get(filter.as_str());
+        search.found.extend(found.and_then(RetainedTopic::current));
+        search.topics = 1;
+        return search;
     }
     let prefix = literal_beginning(filter);
-    messages
-        .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
-        .take_while(|(topic, _)| topic.as_str().starts_with(prefix))
-        .filter(|(topic, _)| filter.matches(topic.as_str()))
-        .filter_map(|(_, entry)| entry.current())
-        .collect()
-}
-
-fn remove_dead(found: &mut Vec<Arc<Publication>>, now: impl Fn() -> SystemTime) {
-    found.retain(|publication| {
-        let expires = publication.expires();
-        expires.is_none_or(|expires| expires > now())
-    });
+    let from = (Bound::Included(prefix), Bound::Unbounded);
+    for (topic, entry) in messages.range::<str, _>(from) {
+        if !topic.as_str().starts_with(prefix) {
+            break;
+        }
+        search.topics += 1;
+        if filter.matches(topic.as_str()) {
+            search.found.extend(entry.current());
+        }
+    }
+    search
 }
 
 /// The broker's own figures do not count against the limits: their number is fixed.

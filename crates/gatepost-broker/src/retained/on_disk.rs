@@ -15,7 +15,7 @@ use gatepost_message::{Publication, Topic, TopicFilter};
 use gatepost_store::{Store, StoreError};
 use parking_lot::Mutex;
 
-use super::{RetainedMessages, RetainedTopic};
+use super::{RetainedMessages, RetainedSearch, RetainedTopic};
 use crate::persistence::CommitStatus;
 use crate::weight::content_bytes;
 
@@ -121,7 +121,7 @@ impl RetainedMessages {
         filter: &TopicFilter,
         prefix: &str,
         room: u64,
-        found: &mut Vec<Arc<Publication>>,
+        search: &mut RetainedSearch,
     ) -> Result<Result<(), InsufficientMemory>, StoreError> {
         let on_disk = self.on_disk.0.lock();
         let Some(unloaded) = &*on_disk else {
@@ -130,13 +130,14 @@ impl RetainedMessages {
         let room = room.max(READ_BYTES_MIN);
         let mut bytes = 0;
         let visit = |publication: Publication| {
+            search.topics += 1;
             let is_decided = messages.get(&publication.topic).is_some_and(decides);
             if is_decided || !filter.matches(publication.topic.as_str()) {
                 return;
             }
             bytes += (content_bytes(&publication) + ENTRY_BYTES) as u64;
             if bytes <= room {
-                found.push(Arc::new(publication));
+                search.found.push(Arc::new(publication));
             }
         };
         let last_loaded = &unloaded.last_loaded;

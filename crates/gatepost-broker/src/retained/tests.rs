@@ -15,6 +15,7 @@ fn found(retained: &RetainedMessages, filter: &str) -> Vec<String> {
     let topic = |publication: Arc<Publication>| publication.topic.to_string();
     retained
         .matching(&filter, SystemTime::now)
+        .found
         .into_iter()
         .map(topic)
         .collect()
@@ -105,7 +106,7 @@ fn a_message_that_cannot_be_stored_is_not_retained() {
     };
     let current = || {
         let filter = TopicFilter::new("a").expect("a filter");
-        let found = retained.matching(&filter, SystemTime::now);
+        let found = retained.matching(&filter, SystemTime::now).found;
         found.first().map(|publication| publication.payload.clone())
     };
     publish("lost", submitted(false));
@@ -185,4 +186,17 @@ fn a_removal_does_not_overtake_the_next_message_of_its_topic() {
         "{removed:?}"
     );
     assert_eq!(found(&retained, "#"), ["a"]);
+}
+
+#[test]
+fn a_search_counts_the_topics_that_it_compares() {
+    let retained = RetainedMessages::new(100, 1000);
+    for topic in ["a/x", "a/y", "b/x", "c"] {
+        keep(&retained, topic, "1");
+    }
+    let topics = |filter: &str| {
+        let filter = TopicFilter::new(filter).expect("a filter");
+        retained.matching(&filter, SystemTime::now).topics
+    };
+    assert_eq!([topics("+/none"), topics("a/+"), topics("c")], [4, 2, 1]);
 }

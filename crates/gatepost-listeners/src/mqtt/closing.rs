@@ -37,6 +37,10 @@ impl MqttConnection {
             if self.ended_by.is_some() || self.paused || self.is_waiting_for_answers() {
                 break;
             }
+            if self.turn.is_over() {
+                self.begin_turn(input).await;
+                continue;
+            }
             let readable = poll_fn(|context| stream.poll_read_ready(context));
             match tokio::time::timeout(REST_TIMEOUT, readable).await {
                 Ok(Ok(())) => self.read(input),

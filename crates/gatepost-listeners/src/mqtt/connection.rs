@@ -19,16 +19,16 @@ use super::acknowledgements::{
 use super::connection_end::ConnectionEnd;
 use super::encoder::PacketFraming;
 use super::handshake::OpenedSession;
-use super::input::{ControlFrames, MqttInput};
+use super::input::MqttInput;
 use super::login::Reauthentication;
 use super::opening::OpeningConnection;
 use super::publishing::PublishingState;
+use super::reading::WorkTurn;
 use super::rights::LoginEnd;
 use super::{MqttContext, WebSocketStart};
 use crate::admission::{AdmissionRefusal, ConnectionPermit};
 use crate::mount::MountPrefix;
 use crate::stream::Stream;
-use crate::websocket::{self, ControlFrame};
 
 /// RFC 6455, section 7.4.1.
 const CLOSED_NORMALLY: u16 = 1000;
@@ -119,6 +119,7 @@ async fn serve(
     while connection.ended_by.is_none() {
         match poll_fn(|context| connection.poll_event(&mut input, context)).await {
             MqttWakeup::Readable => connection.read(&mut input),
+            MqttWakeup::NextTurn => connection.begin_turn(&mut input).await,
             MqttWakeup::SlowPacket => connection.end_with(ConnectionEnd::Server(
                 Reason::UNSPECIFIED_ERROR,
                 "the rest of a packet did not arrive in time",
@@ -141,6 +142,8 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The event that woke the connection's task.
 enum MqttWakeup {
     Readable,
+    /// Packets that were read wait until other connections had their turn.
+    NextTurn,
     /// The rest of a packet does not arrive, or too slowly.
     SlowPacket,
     Ended(DisconnectCause),
@@ -176,6 +179,8 @@ pub(super) struct MqttConnection {
     pub(super) out: BytesMut,
     /// Whether reading is paused, so that a publisher waits for slow subscribers.
     pub(super) paused: bool,
+    /// The work since other connections had their turn.
+    pub(super) turn: WorkTurn,
     pub(super) ended_by: Option<ConnectionEnd>,
     /// The code of WebSocket's Close frame.
     pub(super) close_code: u16,
@@ -208,6 +213,7 @@ impl MqttConnection {
             acknowledgements: Acknowledgements::default(),
             out: BytesMut::new(),
             paused: false,
+            turn: WorkTurn::default(),
             ended_by: None,
             close_code: CLOSED_NORMALLY,
         };
@@ -248,6 +254,9 @@ impl MqttConnection {
             return Poll::Pending;
         }
         self.attachment.note_reading(true);
+        if self.turn.is_over() {
+            return Poll::Ready(MqttWakeup::NextTurn);
+        }
         if let Some(publishing) = &mut self.publishing {
             std::task::ready!(publishing.poll_gathered(context));
         }
@@ -260,64 +269,6 @@ impl MqttConnection {
                     .poll_deadline(context, settings)
                     .map(|()| MqttWakeup::SlowPacket)
             }
-        }
-    }
-
-    /// Whether the client must wait for its acknowledgements before it may publish more. MQTT 5
-    /// clients know the bound; others are simply not read.
-    pub(super) fn is_waiting_for_answers(&self) -> bool {
-        let has_many_judged = self
-            .publishing
-            .as_ref()
-            .is_some_and(|publishing| publishing.is_waiting_for_verdicts());
-        has_many_judged
-            || self.acknowledgements.len() >= usize::from(self.context.settings.receive_max)
-    }
-
-    pub(super) fn read(&mut self, input: &mut MqttInput) {
-        let stream = self.stream.clone();
-        let mut controls = ControlFrames::default();
-        let read = input.read(&stream, &mut controls, |bytes| self.process(bytes));
-        match read {
-            Ok(0) => self.ended_by = Some(ConnectionEnd::Lost),
-            Ok(_) => {
-                self.attachment.note_activity();
-                let lease = || self.context.limits.in_flight.lease(self.peer);
-                if input.reserve(lease).is_err() {
-                    self.end_with(ConnectionEnd::Server(
-                        Reason::QUOTA_EXCEEDED,
-                        "too many bytes are in flight; try again later",
-                    ));
-                }
-                self.handle_controls(controls);
-                self.finish_batch();
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.ended_by = Some(ConnectionEnd::Lost),
-        }
-    }
-
-    /// Handles WebSocket's control frames.
-    fn handle_controls(&mut self, controls: ControlFrames) {
-        for control in controls.controls {
-            match control {
-                ControlFrame::Ping(payload) => {
-                    self.attachment.append(|out| {
-                        websocket::put_header(out, websocket::Opcode::Pong, payload.len());
-                        out.extend_from_slice(&payload);
-                    });
-                }
-                ControlFrame::Pong => {}
-                ControlFrame::Close(code) => {
-                    self.close_code = code.unwrap_or(self.close_code);
-                    self.end_with(ConnectionEnd::Lost);
-                }
-            }
-        }
-        if let Some(error) = controls.error {
-            tracing::debug!(target: "mqtt", peer = %self.peer, "websocket: {error}");
-            self.close_code = error.close_code();
-            self.end_with(ConnectionEnd::Lost);
         }
     }
 
@@ -352,7 +303,7 @@ impl MqttConnection {
     }
 
     /// Ends the batch of one read: flushes publications, then answers.
-    fn finish_batch(&mut self) {
+    pub(super) fn finish_batch(&mut self) {
         let publications = self.publishing.as_mut().and_then(|publishing| {
             let ticket = publishing.flush();
             self.paused = publishing.is_congested();

@@ -30,6 +30,7 @@ mod packets;
 mod partial_packet;
 mod publish;
 mod publishing;
+mod reading;
 mod reauthentication;
 mod rights;
 mod settings;

@@ -14,6 +14,9 @@ impl MqttConnection {
         let packet_max = self.context.settings.packet_max.as_usize();
         let mut used = 0;
         while self.ended_by.is_none() {
+            if self.turn.is_over() {
+                return used;
+            }
             let frame = match Frame::split(&bytes[used..], packet_max) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return used,

@@ -26,6 +26,10 @@ use crate::mount::MountPrefix;
 /// less.
 const RETAINED_WAITING_MIN: usize = 100_000;
 
+/// Searches of as many topics as may retain messages that the filters of one SUBSCRIBE may take
+/// together: a search compares the filter with each topic that begins as the filter does.
+const RETAINED_SEARCHES: usize = 4;
+
 /// The user property that requests a replay, and that of the SUBACK that names filters with a gap.
 const SINCE_PROPERTY: &str = "since";
 const GAP_PROPERTY: &str = "gap";
@@ -40,6 +44,8 @@ struct SubscribedFilter {
     /// To be sent after the SUBACK.
     retained: Option<RetainedOfSubscription>,
     has_gap: bool,
+    /// Topics that its filter was compared with.
+    topics_compared: usize,
 }
 
 /// The start that the user property `since` names.
@@ -95,11 +101,13 @@ impl MqttConnection {
         let retained_max = settings.retained_messages_max.max(RETAINED_WAITING_MIN);
         let mut retained_waiting =
             self.acknowledgements.retained_waiting() + self.attachment.retained_waiting();
+        let mut topics_compared = 0;
         // The filters that have a reason already are refused.
         let answered = outcome.reasons.len();
         for (number, filter) in subscribe.filters.iter().enumerate().skip(answered) {
             // One filter may match every topic, and a packet can contain very many filters.
-            if number >= filters_max || retained_waiting > retained_max {
+            let is_long = topics_compared > retained_max.saturating_mul(RETAINED_SEARCHES);
+            if number >= filters_max || retained_waiting > retained_max || is_long {
                 let client = self.attachment.session().client_id();
                 self.context.broker.note_limit(Limit::Subscriptions, client);
                 let left = subscribe.filters.len() - number;
@@ -112,6 +120,7 @@ impl MqttConnection {
             match self.enter(filter.text, options, since)? {
                 Ok(entered) => {
                     outcome.reasons.push(Reason(options.qos.level()));
+                    topics_compared += entered.topics_compared;
                     if entered.has_gap {
                         outcome.gaps.push(filter.text.to_owned());
                     }
@@ -123,6 +132,7 @@ impl MqttConnection {
                 Err(reason) => outcome.reasons.push(reason),
             }
         }
+        self.turn.note_compared(topics_compared);
         outcome.interest = self.attachment.interest_barrier();
         self.step(SessionAcknowledgement::Subscribed(outcome));
         Ok(())
@@ -158,12 +168,14 @@ impl MqttConnection {
         let entered = if since == Since::Now {
             let retained = self.attachment.subscribe(&requested, &options);
             retained.map(|retained| SubscribedFilter {
+                topics_compared: retained.topics_compared(),
                 retained: Some(retained).filter(|retained| !retained.is_empty()),
                 has_gap: false,
             })
         } else {
             let replayed = self.attachment.subscribe_since(&requested, &options, since);
             replayed.map(|replayed| SubscribedFilter {
+                topics_compared: replayed.topics_compared,
                 retained: None,
                 has_gap: replayed.has_gap,
             })

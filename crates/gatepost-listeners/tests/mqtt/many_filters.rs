@@ -54,3 +54,57 @@ fn more_filters_in_a_packet_than_a_session_may_have() {
     let (taken, refused) = (Reason::SUCCESS, Reason::QUOTA_EXCEEDED);
     assert_eq!(reasons, [taken, taken, refused]);
 }
+
+fn subscribe(packet_id: u16, text: &str, count: usize) -> Packet<'_> {
+    let options = SubscriptionOptions::at(Qos::AtMostOnce);
+    Packet::Subscribe(gatepost_mqtt::Subscribe {
+        packet_id: PacketId::new(packet_id).expect("not zero"),
+        properties: PacketProperties::EMPTY,
+        filters: std::iter::repeat_n(gatepost_mqtt::Filter { text, options }, count).collect(),
+    })
+}
+
+/// A filter that begins with a wildcard is compared with every topic, even if it matches none.
+#[test]
+fn searches_for_the_filters_of_a_packet() {
+    const RETAINED: usize = 20;
+    const FILTERS: usize = 30_000;
+    let server = with(|settings| settings.retained_messages_max = RETAINED);
+    let mut wire = enter(&server, "curious");
+    for number in 0..RETAINED {
+        publish(&mut wire, &format!("kept/{number}"), true);
+    }
+    wire.send(&subscribe(5, "+/none", FILTERS));
+    let reasons = wire.expect(|packet| match packet {
+        Packet::Suback(suback) => suback.reasons.to_vec(),
+        other => panic!("not a SUBACK: {other:?}"),
+    });
+    assert_eq!(reasons.len(), FILTERS);
+    let taken = reasons.iter().filter(|&&reason| reason == Reason::SUCCESS);
+    // Four times 100,000 topics, of which the server's own are some.
+    assert!((1..=400_000 / RETAINED + 1).contains(&taken.count()));
+    assert_eq!(reasons.last(), Some(&Reason::QUOTA_EXCEEDED));
+    assert!(is_counted(&server, Limit::Subscriptions));
+}
+
+/// Packets of which each takes a turn of its own.
+#[test]
+fn packets_that_wait_for_the_next_turn_are_answered_in_their_order() {
+    const RETAINED: usize = 20;
+    let server = with(|settings| settings.retained_messages_max = RETAINED);
+    let mut wire = enter(&server, "curious");
+    for number in 0..RETAINED {
+        publish(&mut wire, &format!("kept/{number}"), true);
+    }
+    for packet_id in 1..=20 {
+        wire.send(&subscribe(packet_id, "+/none", 2_000));
+    }
+    wire.send(&Packet::Pingreq);
+    for packet_id in 1..=20 {
+        wire.expect(|packet| match packet {
+            Packet::Suback(suback) => assert_eq!(suback.packet_id.get(), packet_id),
+            other => panic!("not a SUBACK: {other:?}"),
+        });
+    }
+    wire.expect(|packet| assert_eq!(packet, Packet::Pingresp));
+}

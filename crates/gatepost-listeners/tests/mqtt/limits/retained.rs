@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use gatepost_broker::Limit;
+use gatepost_broker::{Limit, SlowSubscriber};
 use gatepost_message::Qos;
-use gatepost_mqtt::{Packet, PacketId, Reason};
+use gatepost_mqtt::{Ack, Packet, PacketId, Reason};
 use gatepost_settings::ByteSize;
 
 use super::{PATIENCE, enter, enter_again, is_counted, publish, with};
@@ -118,4 +118,37 @@ fn retained_messages_count_with_their_properties() {
     let stats = server.broker.stats(0, 0);
     assert_eq!(stats.retained, 1);
     assert!(stats.retained_bytes > 60_000, "{}", stats.retained_bytes);
+}
+
+/// The bounds of a queue and of an outbox are for clients that do not keep up.
+#[test]
+fn a_client_that_reads_receives_every_retained_message() {
+    const RETAINED: usize = 3_000;
+    let server = with(|settings| {
+        settings.queue_messages_max = 10;
+        settings.slow_subscriber = SlowSubscriber::Disconnect;
+    });
+    let mut keeper = enter(&server, "keeper");
+    for number in 0..RETAINED {
+        let topic = format!("kept/{number:04}");
+        keeper.publish(&topic, &[b'x'; 700], Qos::AtLeastOnce, true);
+        keeper.receive().expect("a PUBACK");
+    }
+    for qos in [Qos::AtMostOnce, Qos::AtLeastOnce] {
+        let mut wire = enter(&server, "reader");
+        wire.subscribe("kept/+", qos);
+        for number in 0..RETAINED {
+            let packet_id = wire.expect(|packet| match packet {
+                Packet::Publish(publish) => {
+                    assert_eq!(publish.topic, format!("kept/{number:04}"));
+                    publish.packet_id
+                }
+                other => panic!("not a PUBLISH: {other:?}"),
+            });
+            if let Some(packet_id) = packet_id {
+                wire.send(&Packet::Puback(Ack::new(packet_id, Reason::SUCCESS)));
+            }
+        }
+        assert!(wire.is_alive(), "nothing else came");
+    }
 }
