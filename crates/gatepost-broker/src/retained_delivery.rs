@@ -141,7 +141,7 @@ impl Attachment {
         self.submit_stored(&mut batch);
         session.flush(broker);
         let mut state = session.lock();
-        self.is_current() && Session::may_deliver_retained(&mut state, broker)
+        self.is_current() && Session::may_deliver_retained(&mut state, &shared.retained, broker)
     }
 
     /// Queues the waiting retained messages of a client that has disconnected, as far as its

@@ -86,7 +86,7 @@ proptest! {
     }
 }
 
-/// Otherwise a client's short levels would take hundreds of times their bytes.
+/// Short levels would otherwise take hundreds of times their bytes.
 #[test]
 fn a_filter_takes_at_most_two_nodes() {
     const LEVELS: usize = 100;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use gatepost_message::{Publication, Topic, TopicFilter};
+use gatepost_message::{MessageId, Publication, Topic, TopicFilter};
 use gatepost_store::{StoreChange, StoreError};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -365,18 +365,22 @@ impl RetainedMessages {
         Ok(added.map(|()| search))
     }
 
-    /// Whether this message, which matched before, is still the one that its topic retains. To be
-    /// called under the lock of the session that receives it: a publisher retains before it
-    /// delivers, so the session has not received a later one of the topic.
-    pub(crate) fn is_current(&self, publication: &Publication) -> bool {
-        let topic = &publication.topic;
+    /// The message that a topic retains now, for a session whose search found the one of this id,
+    /// on disk if it is given. `None` if the topic retains a later one by now, or none. To be called
+    /// under the session's lock: a publisher retains before it delivers, so the session receives a
+    /// later one after this.
+    pub(crate) fn present(
+        &self,
+        topic: &Topic,
+        id: MessageId,
+        on_disk: Option<&Arc<Publication>>,
+    ) -> Option<Arc<Publication>> {
         let messages = self.messages.read();
         match messages.get(topic).filter(|entry| decides(entry)) {
-            Some(entry) => {
-                let current = entry.current();
-                current.is_some_and(|current| current.id == publication.id)
-            }
-            None => self.may_be_on_disk(topic),
+            // Earlier ones return if a change could not be stored, or if other nodes order the
+            // messages otherwise: they were delivered before.
+            Some(entry) => entry.current().filter(|current| current.id <= id),
+            None => on_disk.filter(|_| self.may_be_on_disk(topic)).cloned(),
         }
     }
 }

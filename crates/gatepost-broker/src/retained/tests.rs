@@ -200,3 +200,20 @@ fn a_search_counts_the_topics_that_it_compares() {
     };
     assert_eq!([topics("+/none"), topics("a/+"), topics("c")], [4, 2, 1]);
 }
+
+#[test]
+fn a_message_that_was_found_is_present_until_a_later_one_replaces_it() {
+    let retained = RetainedMessages::new(100, 1000);
+    let topic = Topic::new("a").expect("a topic");
+    let early = MessageId::next();
+    keep(&retained, "a", "kept");
+    let present = |id| {
+        let present = retained.present(&topic, id, None);
+        present.map(|publication| publication.payload.clone())
+    };
+    assert_eq!(present(early), None, "the client receives the later one");
+    // A later one was found, and could not be stored.
+    assert_eq!(present(MessageId::next()).as_deref(), Some(&b"kept"[..]));
+    keep(&retained, "a", "");
+    assert_eq!(present(MessageId::next()), None);
+}

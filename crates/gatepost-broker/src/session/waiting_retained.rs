@@ -5,10 +5,10 @@
 //! live messages, and none while publishers wait for the session.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::vec;
 
-use gatepost_message::{Publication, Qos, TopicFilter};
+use gatepost_message::{MessageId, Publication, Qos, Topic, TopicFilter};
 
 use super::deliver::NEWEST_OUTBOX_BYTES;
 use super::{BrokerView, Session, SessionState, expiry_left};
@@ -18,29 +18,30 @@ use crate::retained::RetainedMessages;
 use crate::settings::SlowSubscriber;
 use crate::weight::content_bytes;
 
+/// A message that was found for a subscription. What its topic retains is read when it is sent: a
+/// client that does not read must not keep messages in memory that their topics have replaced.
 enum WaitingMessage {
-    /// The topic keeps it. The reference is weak: a client that does not read must not keep
-    /// messages in memory that their topics have replaced.
-    InMemory(Weak<Publication>),
+    InMemory(Topic, MessageId),
     /// It was read from the disk for this subscription.
-    FromDisk(Arc<Publication>),
+    OnDisk(Arc<Publication>),
 }
 
 impl From<Arc<Publication>> for WaitingMessage {
     fn from(publication: Arc<Publication>) -> Self {
+        // A topic refers to its message in memory too.
         if Arc::strong_count(&publication) == 1 {
-            Self::FromDisk(publication)
+            Self::OnDisk(publication)
         } else {
-            Self::InMemory(Arc::downgrade(&publication))
+            Self::InMemory(publication.topic.clone(), publication.id)
         }
     }
 }
 
 impl WaitingMessage {
-    fn publication(&self) -> Option<Arc<Publication>> {
+    fn present(&self, retained: &RetainedMessages) -> Option<Arc<Publication>> {
         match self {
-            Self::InMemory(publication) => publication.upgrade(),
-            Self::FromDisk(publication) => Some(publication.clone()),
+            Self::InMemory(topic, id) => retained.present(topic, *id, None),
+            Self::OnDisk(found) => retained.present(&found.topic, found.id, Some(found)),
         }
     }
 }
@@ -102,12 +103,15 @@ impl WaitingRetained {
         self.count
     }
 
-    /// The next message, or `None` in its place if its topic has another one by now, with the
-    /// options of its delivery.
-    fn front(&self) -> Option<(Option<Arc<Publication>>, &DeliveryOptions)> {
+    /// The next message, or `None` in its place if its topic has a later one or none by now, with
+    /// the options of its delivery.
+    fn front(
+        &self,
+        retained: &RetainedMessages,
+    ) -> Option<(Option<Arc<Publication>>, &DeliveryOptions)> {
         let (_, group) = self.groups.first_key_value()?;
         let next = group.messages.as_slice().first()?;
-        Some((next.publication(), &group.options))
+        Some((next.present(retained), &group.options))
     }
 
     fn pop(&mut self) {
@@ -133,8 +137,8 @@ pub(crate) enum RetainedSpace {
 }
 
 impl Session {
-    /// Delivers the next of the waiting retained messages, or discards it if it is obsolete;
-    /// returns `false` if there is none or no space for it.
+    /// Delivers the next of the waiting retained messages, or discards it if it is obsolete
+    /// \[MQTT-4.6.0-5\]; returns `false` if there is none or no space for it.
     pub(crate) fn deliver_next_retained(
         &self,
         state: &mut SessionState,
@@ -146,16 +150,13 @@ impl Session {
         let Some(mut waiting) = state.retained.take() else {
             return false;
         };
-        let Some((next, options)) = waiting.front() else {
+        let Some((next, options)) = waiting.front(retained) else {
             return false;
         };
         let is_sent = next.is_none_or(|publication| {
             let has_room = Self::has_room_for(state, space, &publication, options, broker);
-            // [MQTT-3.3.2-5] and, for a topic that has got a later message, [MQTT-4.6.0-5].
-            let is_valid = has_room
-                && expiry_left(&publication, broker.clock) != Some(0)
-                && retained.is_current(&publication);
-            if is_valid {
+            // [MQTT-3.3.2-5]
+            if has_room && expiry_left(&publication, broker.clock) != Some(0) {
                 self.deliver_locked(state, &publication, options, true, batch, broker);
             }
             has_room
@@ -168,11 +169,15 @@ impl Session {
     }
 
     /// Whether the next of the waiting retained messages can be delivered now.
-    pub(crate) fn may_deliver_retained(state: &mut SessionState, broker: BrokerView<'_>) -> bool {
+    pub(crate) fn may_deliver_retained(
+        state: &mut SessionState,
+        retained: &RetainedMessages,
+        broker: BrokerView<'_>,
+    ) -> bool {
         let Some(waiting) = state.retained.take() else {
             return false;
         };
-        let Some((next, options)) = waiting.front() else {
+        let Some((next, options)) = waiting.front(retained) else {
             return false;
         };
         let half = RetainedSpace::Half;
