@@ -13,7 +13,7 @@ mod entry;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use gatepost_settings::ByteSize;
@@ -31,6 +31,11 @@ pub const VALUE_KEY_BYTES_MAX: usize = 1024;
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Expired values are removed once in this many changes.
 const CHANGES_PER_SWEEP: u32 = 1024;
+/// The time between two searches of all values for expired ones. All judges wait for a search, and
+/// where values expire one by one, each new value would cause one.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Rows of expired values that one start removes.
+const EXPIRED_ROWS_MAX: usize = 100_000;
 
 /// The reason why a value was not stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -85,6 +90,8 @@ struct KeptValues {
     /// No value expires before this time. It may be too early, since values are replaced and
     /// removed, until the next removal of expired values.
     next_expiry_ms: u64,
+    /// The last search for expired values.
+    searched: Option<Instant>,
 }
 
 impl Default for KeptValues {
@@ -95,19 +102,29 @@ impl Default for KeptValues {
             bytes: 0,
             changes: 0,
             next_expiry_ms: u64::MAX,
+            searched: None,
         }
     }
 }
 
 impl ValueStore {
-    /// Opens the values of this database, with these `limits`.
+    /// Opens the values of this database, with these `limits`, and removes the rows of expired ones.
     pub fn open(store: &Store, limits: ValueLimits) -> Result<Self, StoreError> {
-        Ok(Self::over(Some(store.clone()), Self::read(store)?, limits))
+        let mut expired = Vec::new();
+        let kept = Self::read(store, |key| {
+            if expired.len() < EXPIRED_ROWS_MAX {
+                expired.push(delete(key));
+            }
+        })?;
+        if let Err(error) = store.submit_deferred(expired) {
+            tracing::warn!(target: "store", %error, "the next start removes expired values");
+        }
+        Ok(Self::over(Some(store.clone()), kept, limits))
     }
 
     /// A copy of the values of this database, for test runs: nothing is written back.
     pub fn copy_of(store: &Store, limits: ValueLimits) -> Result<Self, StoreError> {
-        Ok(Self::over(None, Self::read(store)?, limits))
+        Ok(Self::over(None, Self::read(store, |_| {})?, limits))
     }
 
     /// An empty set of values that ends with the process.
@@ -123,15 +140,18 @@ impl ValueStore {
         }))
     }
 
-    fn read(store: &Store) -> Result<KeptValues, StoreError> {
+    /// The values that have not expired; the keys of others are passed to `visit_expired`.
+    fn read(store: &Store, mut visit_expired: impl FnMut(&[u8])) -> Result<KeptValues, StoreError> {
         let now = unix_ms(store.time_for_ages());
         let mut kept = KeptValues::default();
-        store.each_record(SPACE, b"", |key, row| {
-            // A row that no version of Gatepost wrote is skipped.
-            if let Some(entry) = ValueEntry::read(&row).filter(|entry| entry.expires_ms > now) {
+        store.each_record(SPACE, b"", |key, row| match ValueEntry::read(&row) {
+            Some(entry) if entry.expires_ms > now => {
                 kept.bytes += size(&key, &entry);
                 kept.insert(key[..].into(), entry);
             }
+            Some(_) => visit_expired(&key),
+            // A row that no version of Gatepost wrote is skipped.
+            None => {}
         })?;
         Ok(kept)
     }
@@ -141,6 +161,17 @@ impl ValueStore {
     pub fn time(&self) -> SystemTime {
         let store = self.0.store.as_ref();
         store.map_or_else(SystemTime::now, Store::time_for_ages)
+    }
+
+    /// The time at which a value that is set now expires. A clock that is behind, as after a start
+    /// in 1970, makes no value older than it is.
+    fn expiry(&self, lifetime: Option<Duration>) -> u64 {
+        let store = self.0.store.as_ref();
+        lifetime.map_or(u64::MAX, |lifetime| {
+            let now = store.map_or_else(SystemTime::now, Store::time_to_store);
+            let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+            unix_ms(now).saturating_add(lifetime_ms)
+        })
     }
 
     /// The value of `key` in `space`, and the time for which it will be kept.
@@ -176,7 +207,7 @@ impl ValueStore {
         let now = self.time();
         let entry = ValueEntry {
             value,
-            expires_ms: expiry(now, lifetime),
+            expires_ms: self.expiry(lifetime),
         };
         let key = row_key(space, key);
         let mut kept = self.0.kept.lock();
@@ -204,7 +235,7 @@ impl ValueStore {
         let present = kept.by_key.get(&key);
         let present = present.filter(|entry| entry.expires_ms > unix_ms(now));
         let (before, expires_ms) = match present {
-            None => (0.0, expiry(now, lifetime)),
+            None => (0.0, self.expiry(lifetime)),
             Some(ValueEntry {
                 value: StoredValue::Number(number),
                 expires_ms,
@@ -223,12 +254,15 @@ impl ValueStore {
     pub fn remove(&self, space: &str, key: &[u8]) -> Result<bool, ValueError> {
         let key = row_key(space, key);
         let mut kept = self.0.kept.lock();
+        if !kept.by_key.contains_key(&key) {
+            return Ok(false);
+        }
+        self.submit([delete(&key)])?;
         let Some(removed) = kept.by_key.remove(&key) else {
             return Ok(false);
         };
         kept.leave_space(&key);
         kept.bytes -= size(&key, &removed);
-        self.submit([delete(&key)])?;
         Ok(removed.expires_ms > unix_ms(self.time()))
     }
 
@@ -288,12 +322,15 @@ impl ValueStore {
         Ok(bytes + own)
     }
 
-    /// Removes expired values. All values are read only if one has expired: strangers may fill the
-    /// store, and each value beyond its limits would cost as much as all of them.
+    /// Removes expired values. All values are read only if one has expired, and once a second at
+    /// most: strangers may fill the store, and each value beyond its limits would cost as much as
+    /// all of them.
     fn make_room(&self, kept: &mut KeptValues, now_ms: u64) -> Result<(), ValueError> {
-        if kept.next_expiry_ms > now_ms {
+        let is_recent = |searched: Instant| searched.elapsed() < SEARCH_INTERVAL;
+        if kept.next_expiry_ms > now_ms || kept.searched.is_some_and(is_recent) {
             return Ok(());
         }
+        kept.searched = Some(Instant::now());
         let mut next_expiry_ms = u64::MAX;
         let expired = kept.by_key.extract_if(|_, entry| {
             let has_expired = entry.expires_ms <= now_ms;
@@ -365,13 +402,6 @@ fn space_of(row_key: &[u8]) -> &[u8] {
 fn unix_ms(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as u64
-}
-
-fn expiry(now: SystemTime, lifetime: Option<Duration>) -> u64 {
-    lifetime.map_or(u64::MAX, |lifetime| {
-        let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
-        unix_ms(now).saturating_add(lifetime_ms)
-    })
 }
 
 #[cfg(test)]

@@ -153,3 +153,56 @@ fn a_value_beyond_the_limit_costs_no_search_while_none_has_expired() {
     );
     assert_eq!(kept.next_expiry_ms, u64::MAX);
 }
+
+/// Where values expire one by one, a full store is searched once a second at most.
+#[test]
+fn values_that_expire_one_by_one_cost_one_search_in_a_second() {
+    let values = ValueStore::in_memory(limits(2));
+    let set = |key: &[u8], lifetime| values.set("/a", key, StoredValue::Flag(true), lifetime);
+    set(b"1", PAST).expect("room");
+    set(b"2", HOUR).expect("room");
+    set(b"3", PAST).expect("room, since the first has expired");
+    assert!(matches!(set(b"4", HOUR), Err(ValueError::Full(2))));
+    let long_ago = Instant::now().checked_sub(SEARCH_INTERVAL);
+    values.0.kept.lock().searched = long_ago;
+    set(b"4", HOUR).expect("room, since the third has expired");
+}
+
+#[test]
+fn a_clock_that_is_behind_makes_no_value_older() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = crate::StoreSettings::default();
+    let now = SystemTime::now();
+    let clock = crate::ManualClock::at(now);
+    let opened = Store::open_with_clock(folder.path(), &settings, clock.clone());
+    let (store, _) = opened.expect("a store");
+    let values = ValueStore::open(&store, limits(10)).expect("values");
+    clock.jump(UNIX_EPOCH);
+    let flag = StoredValue::Flag(true);
+    values.set("/a", b"k", flag, HOUR).expect("set");
+    values.add("/a", b"n", 1.0, HOUR).expect("a sum");
+    clock.jump(now + Duration::from_secs(1));
+    for key in [b"k", b"n"] {
+        assert!(values.get("/a", key).is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_start_removes_the_rows_of_expired_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = crate::StoreSettings::default();
+    let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+    let rows = || store.records(SPACE, b"").expect("read").len();
+    let values = ValueStore::open(&store, limits(10)).expect("values");
+    let set = |key: &[u8], lifetime| values.set("/a", key, StoredValue::Flag(true), lifetime);
+    set(b"old", PAST).expect("set");
+    set(b"new", HOUR).expect("set");
+    store.flush().await;
+    assert_eq!(rows(), 2);
+    let copied = ValueStore::copy_of(&store, limits(10)).expect("values");
+    store.flush().await;
+    assert_eq!((rows(), copied.count()), (2, 1));
+    let again = ValueStore::open(&store, limits(10)).expect("values");
+    store.flush().await;
+    assert_eq!((rows(), again.count()), (1, 1));
+}
