@@ -17,6 +17,15 @@ const FREE_PAGES_KEPT: i64 = 1_024;
 /// Pages returned to the file system in one pass, so that commits do not wait for long.
 const PAGES_RETURNED_MAX: i64 = 4_096;
 
+/// A step of a pass that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrimStep {
+    /// The first of a pass, which decides whether the clock is trusted.
+    First,
+    /// A later one.
+    Next,
+}
+
 pub(crate) struct Trimmer {
     settings: SharedSettings,
     history_ages: SharedHistoryAges,
@@ -45,13 +54,14 @@ impl Trimmer {
         self.history_ages.clone()
     }
 
-    /// Whether a pass is due, or under way; `elapsed` is the clock's.
-    pub(crate) fn is_due(&mut self, elapsed: Duration) -> bool {
-        let is_due = elapsed.saturating_sub(self.trimmed) >= TRIM_EVERY;
-        if is_due {
+    /// The step that is due, if any: of a new pass, or of the one under way. `elapsed` is the
+    /// clock's.
+    pub(crate) fn due_step(&mut self, elapsed: Duration) -> Option<TrimStep> {
+        if elapsed.saturating_sub(self.trimmed) >= TRIM_EVERY {
             self.trimmed = elapsed;
+            return Some(TrimStep::First);
         }
-        is_due || self.has_more
+        self.has_more.then_some(TrimStep::Next)
     }
 
     /// Whether a pass is under way.
@@ -176,4 +186,21 @@ pub(crate) fn return_free_pages(connection: &Connection) -> rusqlite::Result<()>
     let mut pages = vacuum.query([])?;
     while pages.next()?.is_some() {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_step_of_a_pass_decides_about_the_clock() {
+        let mut trimmer = Trimmer::new(SharedSettings::default());
+        assert_eq!(trimmer.due_step(Duration::ZERO), None);
+        assert_eq!(trimmer.due_step(TRIM_EVERY), Some(TrimStep::First));
+        assert_eq!(trimmer.due_step(TRIM_EVERY), None);
+        trimmer.note_step(true);
+        assert_eq!(trimmer.due_step(TRIM_EVERY), Some(TrimStep::Next));
+        assert_eq!(trimmer.due_step(TRIM_EVERY * 2), Some(TrimStep::First));
+        assert_eq!(trimmer.due_step(TRIM_EVERY * 2), Some(TrimStep::Next));
+    }
 }
