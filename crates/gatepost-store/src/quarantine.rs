@@ -59,16 +59,14 @@ impl Store {
         }
     }
 
-    /// Claims a message in quarantine for one release in the cluster, and waits until the database
-    /// has what happened to it before. `None` if another one has it.
-    ///
-    /// Without a cluster, the claim excludes none.
+    /// Claims a message in quarantine for one release, on this server or in the cluster, and waits
+    /// until the database has what happened to it before. `None` if another one has it.
     pub async fn claim_quarantined(
         &self,
         id: MessageId,
     ) -> Result<Option<MailboxClaim>, StoreError> {
         match self.inner.mailboxes.get() {
-            None => Ok(Some(MailboxClaim::local())),
+            None => Ok(self.inner.claimed.claim(id)),
             Some(cluster) => cluster.claim_quarantined(id).await,
         }
     }
@@ -189,5 +187,25 @@ impl StoreChange {
     /// cluster.
     pub fn remove_quarantined(id: MessageId, entry: Option<JournalEntry>) -> Vec<Self> {
         unquarantine_changes(id, entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_release_at_a_time_has_a_message() {
+        let store = Store::in_memory().expect("a store");
+        let id = MessageId::next();
+        let claim = async |id| store.claim_quarantined(id).await.expect("no failure");
+        let mut first = claim(id).await.expect("free");
+        assert!(claim(id).await.is_none());
+        assert!(claim(MessageId::next()).await.is_some());
+        first.release().await.expect("released");
+        let second = claim(id).await;
+        assert!(second.is_some());
+        drop(second);
+        assert!(claim(id).await.is_some());
     }
 }

@@ -9,13 +9,15 @@
 //! - The same is true of removed mail and the tickets of [`SharedMailboxes::take_out`], and of a
 //!   message in quarantine, its claim and its removal.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
+use parking_lot::Mutex;
 
-use crate::{JournalEntry, QuarantineEntry, StoreError, Ticket};
+use crate::{ExternalCommit, JournalEntry, QuarantineEntry, StoreError, Ticket};
 
 /// A mail and the mailboxes that it goes to.
 #[derive(Debug, Clone)]
@@ -81,6 +83,33 @@ impl MailboxClaim {
             None => Ok(()),
             Some(mut mailbox) => mailbox.release().committed().await,
         }
+    }
+}
+
+/// The messages in quarantine that this server is releasing, without a cluster.
+#[derive(Clone, Default)]
+pub(crate) struct LocalClaims(Arc<Mutex<HashSet<MessageId>>>);
+
+impl LocalClaims {
+    /// Claims a message; `None` if another release has it.
+    pub(crate) fn claim(&self, id: MessageId) -> Option<MailboxClaim> {
+        let is_new = self.0.lock().insert(id);
+        let claims = self.clone();
+        is_new.then(|| MailboxClaim::held(LocalClaim { claims, id }))
+    }
+}
+
+struct LocalClaim {
+    claims: LocalClaims,
+    id: MessageId,
+}
+
+impl HeldMailbox for LocalClaim {
+    fn release(&mut self) -> Ticket {
+        self.claims.0.lock().remove(&self.id);
+        let (released, ticket) = ExternalCommit::new();
+        released.decide(Ok(()));
+        ticket
     }
 }
 

@@ -26,7 +26,7 @@ use crate::queue::{CommitQueue, Urgency};
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
 use crate::settings::{SharedHistoryAges, SharedSettings};
-use crate::shared_mailboxes::MailboxCluster;
+use crate::shared_mailboxes::{LocalClaims, MailboxCluster};
 use crate::shared_records::SharingCluster;
 use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
@@ -63,6 +63,8 @@ pub(crate) struct StoreCore {
     /// The cluster that decides about mailboxes.
     pub(crate) mailboxes: MailboxCluster,
     pub(crate) mailbox_sizes: MailboxSizes,
+    /// The messages in quarantine that are being released, without a cluster.
+    pub(crate) claimed: LocalClaims,
     /// Released when the writer has ended.
     locks: Mutex<Vec<FolderLock>>,
 }
@@ -225,6 +227,7 @@ impl Store {
             cluster: SharingCluster::new(),
             mailboxes: MailboxCluster::new(),
             mailbox_sizes: MailboxSizes::default(),
+            claimed: LocalClaims::default(),
         };
         let inner = Arc::new(inner);
         (Self { inner }, committer)
