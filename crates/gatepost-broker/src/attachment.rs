@@ -20,7 +20,7 @@ use crate::limits::Limit;
 use crate::nodes::InterestBarrier;
 use crate::publisher::Publisher;
 use crate::retained::RetainedSearch;
-use crate::retained_delivery::RetainedOfSubscription;
+use crate::retained_of_subscription::RetainedOfSubscription;
 use crate::session::{DisconnectCause, QueueBounds, Session};
 use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;

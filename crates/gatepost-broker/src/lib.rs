@@ -52,6 +52,7 @@ mod recovery;
 mod replay;
 mod retained;
 mod retained_delivery;
+mod retained_of_subscription;
 mod route;
 mod rules_in_force;
 mod session;
@@ -93,7 +94,7 @@ pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, Topic
 pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::Remembered;
 pub use replay::Replayed;
-pub use retained_delivery::RetainedOfSubscription;
+pub use retained_of_subscription::RetainedOfSubscription;
 pub use session::{DisconnectCause, QueueBounds, Session, SessionWill};
 pub use session_name::{IN_PROCESS_PREFIX, SessionName};
 pub use settings::{BrokerSettings, SlowSubscriber};

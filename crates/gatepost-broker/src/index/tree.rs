@@ -96,7 +96,7 @@ impl FilterNode {
         left
     }
 
-    /// What is left of a filter after the levels of the chain.
+    /// The rest of a filter after the levels of the chain.
     fn after_chain<'t>(&self, rest: Option<&'t str>) -> Result<Option<&'t str>, OtherLevels> {
         let Some(chain) = &self.chain else {
             return Ok(rest);

@@ -9,7 +9,8 @@
 //! - `link.rs`: the live connection;
 //! - `deliver.rs`: delivery of a publication to the session, and the reasons against it;
 //! - `queue.rs`: the same for QoS 1 and 2, which are queued;
-//! - `waiting_retained.rs`: retained messages that wait until the session has space;
+//! - `waiting_retained.rs`: retained messages that wait until the session has space
+//!   (`retained_space.rs`);
 //! - `write.rs`: writing to the socket, and the task that waits when the socket is full;
 //! - `persist.rs`: the part of the session that survives the server.
 
@@ -18,6 +19,7 @@ mod filters;
 mod link;
 mod persist;
 mod queue;
+mod retained_space;
 mod state;
 mod waiting_retained;
 mod write;
@@ -44,8 +46,9 @@ pub(crate) use deliver::expiry_left;
 pub(crate) use filters::SessionFilters;
 pub(crate) use link::{LiveLink, TopicAliases};
 pub(crate) use persist::DeferredEffects;
+pub(crate) use retained_space::RetainedSpace;
 pub(crate) use state::SessionState;
-pub(crate) use waiting_retained::{RetainedSpace, WaitingRetained};
+pub(crate) use waiting_retained::WaitingRetained;
 
 /// The reason why the broker ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use gatepost_message::TopicFilter;
+
 use super::{
     BrokerView, DisconnectCause, LiveLink, QueueBounds, SessionWill, WaitingRetained, wake,
 };
@@ -60,6 +62,13 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
+    /// Ends the delivery of the retained messages of this filter.
+    pub(crate) fn end_retained(&mut self, filter: &TopicFilter) {
+        if let Some(waiting) = &mut self.retained {
+            waiting.remove(filter);
+        }
+    }
+
     /// Wakes the connection's own task.
     pub(crate) fn wake_owner(&mut self) {
         wake(&mut self.owner);

@@ -79,8 +79,8 @@ pub struct UpgradedConnection {
     pub is_local: bool,
     /// The user of the browser's session, if the handshake came with the cookie of a login.
     pub identity: Option<Identity>,
-    /// The user that the client's certificate names. Behind a trusted proxy there is none: the
-    /// connection's certificate is the proxy's.
+    /// The user that the client's certificate names; `None` for the clients of a trusted proxy,
+    /// since the connection's certificate is the proxy's.
     pub certified: Option<String>,
     /// The bytes that the client sent after the handshake.
     pub received: Vec<u8>,

@@ -19,8 +19,8 @@ pub(super) struct RecordWriter {
 /// The writes that are not known to be on disk.
 #[derive(Default)]
 struct WriterProgress {
-    /// The records whose commit is not known. Each is stored only after the earlier ones, so that those
-    /// that fail are the last ones.
+    /// The records whose commit is not known. Each is stored only after the earlier ones, so that
+    /// those that fail are the last ones.
     submitted: VecDeque<(Ticket, Vec<StoreChange>)>,
     failed: FailedRecords,
 }

@@ -230,7 +230,7 @@ impl Users {
         self.shared.live.generation()
     }
 
-    /// Reads users, tokens, rules and JWT issuers' keys again. After an error the earlier ones stay.
+    /// Reads users, tokens, rules and keys of issuers again. After an error the earlier ones stay.
     pub fn reload(&self) -> Result<(), UsersError> {
         let issuers = Issuers::load(&self.shared.settings.jwt)?;
         self.shared.issuers.store(Arc::new(issuers));
