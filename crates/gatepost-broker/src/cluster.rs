@@ -10,7 +10,7 @@ use crate::broker::Broker;
 use crate::counters::DropCause;
 use crate::filter::RequestedFilter;
 use crate::missed::MissedPublications;
-use crate::moved_session::{MovedSession, SessionAdoption, SessionRelease};
+use crate::moved_session::{AdoptedWill, MovedSession, SessionAdoption, SessionRelease};
 use crate::nodes::{ClaimWait, GroupMembers, NodesStatus, SessionUse};
 use crate::publisher::Publisher;
 use crate::session_name::SessionName;
@@ -101,6 +101,13 @@ impl Broker {
     /// [`Broker::disown_session`] must be called.
     pub fn adopt_session(&self, adoption: SessionAdoption) -> Result<Ticket, StoreError> {
         self.0.sessions.adopt(adoption)
+    }
+
+    /// Adds wills of sessions that were over when their node failed. They are published once the
+    /// ticket is committed; if the commit fails, they must be added again. Those that came before
+    /// in this run are passed over. `None` if too many wills wait: they are accepted later.
+    pub fn adopt_wills(&self, wills: Vec<AdoptedWill>) -> Result<Option<Ticket>, StoreError> {
+        self.0.sessions.adopt_wills(wills)
     }
 
     /// Ends the session of this name, persistent or not, with its connection: its client has begun

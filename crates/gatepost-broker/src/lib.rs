@@ -84,7 +84,7 @@ pub use limits::Limit;
 pub use memory::{MemoryGauge, memory_available_bytes};
 pub use missed::MissedPublications;
 pub use moved_session::{
-    MovedDelivery, MovedSession, SessionAbsence, SessionAdoption, SessionRelease,
+    AdoptedWill, MovedDelivery, MovedSession, SessionAbsence, SessionAdoption, SessionRelease,
 };
 pub use nodes::{
     ClaimError, ClaimWait, GroupChange, GroupMembers, InterestBarrier, LiveNode, LoggedBatch,

@@ -86,3 +86,18 @@ pub struct SessionAdoption {
     /// `None` if the client is about to connect.
     pub absence: Option<SessionAbsence>,
 }
+
+/// A will of a session that was over when its node failed, for
+/// [`Broker::adopt_wills`](crate::Broker::adopt_wills).
+pub struct AdoptedWill {
+    /// The number of the session, by which a repetition is recognized.
+    pub number: u64,
+    /// The name of the session.
+    pub name: SessionName,
+    /// The protocol of its connections, such as `mqtt`.
+    pub kind: String,
+    /// The message to publish.
+    pub publication: Publication,
+    /// The rights of the session's owner, by which it is published.
+    pub authorization: Arc<dyn Authorization>,
+}

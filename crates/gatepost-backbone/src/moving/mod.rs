@@ -5,13 +5,14 @@
 //!   the log;
 //! - `releasing.rs`: the earlier owner;
 //! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys;
-//! - `failed_nodes.rs`, `node_replica.rs`, `taking_over.rs`, `log_kept.rs`: the sessions of nodes
-//!   that have failed;
+//! - `failed_nodes.rs`, `node_replica.rs`, `taking_over.rs`, `log_kept.rs`, `due_wills.rs`: the
+//!   sessions of nodes that have failed;
 //! - `group_shares.rs`: what these nodes were to serve to shared subscriptions;
 //! - `log_range.rs`: reading a part of the log.
 
 mod adopting;
 mod claiming;
+mod due_wills;
 mod failed_nodes;
 mod group_shares;
 mod log_kept;

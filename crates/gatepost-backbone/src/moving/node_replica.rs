@@ -1,5 +1,7 @@
 //! The content of a failed node's stream, which is fenced first.
 
+use std::time::SystemTime;
+
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::message::PublishMessage;
@@ -65,8 +67,11 @@ pub(super) async fn fence(
     Err(failed("the node still writes its stream"))
 }
 
-/// Reads a stream up to its fence.
-pub(super) async fn read(stream: &Stream, fence: u64) -> Result<Replica, BackboneError> {
+/// Reads a stream up to its fence. Returns the time of that too, by the clock of the engine.
+pub(super) async fn read(
+    stream: &Stream,
+    fence: u64,
+) -> Result<(Replica, SystemTime), BackboneError> {
     let config = OrderedConfig {
         deliver_policy: DeliverPolicy::All,
         ..OrderedConfig::default()
@@ -76,12 +81,13 @@ pub(super) async fn read(stream: &Stream, fence: u64) -> Result<Replica, Backbon
     let mut reader = ReplicaReader::default();
     while let Some(message) = messages.next().await {
         let message = message.map_err(failed)?;
-        let sequence = message.info().map_err(failed)?.stream_sequence;
+        let info = message.info().map_err(failed)?;
+        let (sequence, time) = (info.stream_sequence, info.published);
         let read = StreamMessage::read(message.payload.clone());
         let read = read.and_then(|read| reader.take(read));
         read.map_err(node_streams::unreadable)?;
         if sequence >= fence {
-            return Ok(reader.replica);
+            return Ok((reader.replica, time.into()));
         }
     }
     Err(failed("it ended"))

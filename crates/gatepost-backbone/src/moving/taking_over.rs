@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_broker::{ClaimError, SessionAbsence, SessionWill};
 use gatepost_store::StoreChange;
@@ -18,13 +18,13 @@ use tokio::task::JoinSet;
 
 use super::adopting::AdoptionRequest;
 use super::claiming::ClaimMark;
-use super::{MoveContext, group_shares, log_kept, node_replica};
+use super::{MoveContext, due_wills, group_shares, log_kept, node_replica};
 use crate::error::BackboneError;
 use crate::log::position::LogPosition;
 use crate::moves::ownership::{Ownership, SessionId};
 use crate::moves::transfer::SessionTransfer;
 use crate::node_epoch::NodeStreamId;
-use crate::node_stream::replica::{Replica, ReplicaSession};
+use crate::node_stream::replica::{self, Replica, ReplicaSession, ReplicaWill};
 use crate::node_streams;
 
 /// Sessions that are taken over at once.
@@ -49,9 +49,11 @@ pub(super) async fn take_over(
         return Ok(());
     };
     let fence = node_replica::fence(context, &stream, stream_id).await?;
-    let replica = node_replica::read(&stream, fence).await?;
-    let content = TakeOver::new(context, stream_id, is_only, replica);
-    let sessions = Box::pin(content.run()).await?;
+    let (replica, fenced) = node_replica::read(&stream, fence).await?;
+    let content = TakeOver::new(context, stream_id, is_only, replica, fenced);
+    let (sessions, wills) = Box::pin(content.run()).await?;
+    // Last: this is the only step that another node would repeat as if it had not been done.
+    due_wills::adopt(context, &wills).await?;
     let purged = stream.purge().sequence(fence).await;
     purged.map_err(|error| BackboneError::request("emptying a failed node's stream", error))?;
     tracing::warn!(target: "backbone", node = stream_id.node, sessions,
@@ -66,6 +68,8 @@ struct TakeOver {
     stream_id: NodeStreamId,
     is_only: bool,
     replica: Replica,
+    /// The time from which the node stored nothing more.
+    fenced: SystemTime,
     positions: Vec<LogPosition>,
 }
 
@@ -87,6 +91,7 @@ impl TakeOver {
         stream_id: NodeStreamId,
         is_only: bool,
         replica: Replica,
+        fenced: SystemTime,
     ) -> Self {
         let partitions = context.log.len() as u16;
         // A node stores its first positions before it delivers anything.
@@ -103,11 +108,12 @@ impl TakeOver {
             is_only,
             positions: positions.unwrap_or_default(),
             replica,
+            fenced,
         }
     }
 
-    /// Returns the number of sessions that were taken over.
-    async fn run(self) -> Result<usize, BackboneError> {
+    /// Returns the number of sessions that were taken over, and the wills of those that were over.
+    async fn run(self) -> Result<(usize, Vec<ReplicaWill>), BackboneError> {
         let context = self.context.clone();
         let mut keys: HashMap<SessionId, Option<(Ownership, u64)>> = HashMap::new();
         let stream_id = self.stream_id;
@@ -128,6 +134,7 @@ impl TakeOver {
             stream_id,
             is_only,
             replica,
+            fenced,
             positions,
             ..
         } = self;
@@ -138,11 +145,11 @@ impl TakeOver {
             let content = replica.released(id, claim);
             released.entry(id).or_default().push((claim, content));
         }
-        let mut sessions = HashMap::new();
-        let now = context.shared.log.store.time_for_ages();
-        for session in replica.into_sessions(now) {
-            sessions.insert(SessionId::of(&session.session.name), session);
-        }
+        // The clock of the engine may be ahead.
+        let fenced = fenced.min(context.shared.log.store.time_for_ages());
+        let (sessions, wills) = replica.into_sessions(fenced);
+        let by_id = |session: ReplicaSession| (SessionId::of(&session.session.name), session);
+        let mut sessions: HashMap<_, _> = sessions.into_iter().map(by_id).collect();
         let work = Arc::new(SessionWork {
             context,
             stream_id,
@@ -168,7 +175,7 @@ impl TakeOver {
         }));
         let taken = run_all(&work, all).await?;
         group_shares::pass_on(&work.context, stream_id, shares, &work.positions).await?;
-        Ok(taken)
+        Ok((taken, wills))
     }
 }
 
@@ -235,9 +242,11 @@ impl SessionWork {
                 None => self.context.directory.find_at_leader(id).await?,
             };
             let found_by = found.as_ref().map(|(ownership, _)| ownership);
-            let own = session
+            // One that has expired and has no key may have ended since an earlier attempt.
+            let wanted = session
                 .as_ref()
-                .and_then(|_| self.own_claim(found_by, &released));
+                .filter(|one| found.is_some() || !self.is_over(one));
+            let own = wanted.and_then(|_| self.own_claim(found_by, &released));
             // A key that is not there has revision 0.
             let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
             if let Some(own) = own {
@@ -264,6 +273,12 @@ impl SessionWork {
         Err(BackboneError::Lost(
             "a key of the directory is changed all the time".to_owned(),
         ))
+    }
+
+    /// Whether a session has expired by now.
+    fn is_over(&self, session: &ReplicaSession) -> bool {
+        let now = self.context.shared.log.store.time_for_ages();
+        replica::is_over(session.ended, session.session.expiry, now)
     }
 
     /// The claim by which this node gets a session that the failed node had, `None` if another node

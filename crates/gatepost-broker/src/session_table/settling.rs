@@ -4,6 +4,7 @@ use gatepost_store::{Store, StoreError, Ticket};
 
 use super::SessionTable;
 use crate::limits::Limit;
+use crate::moved_session::AdoptedWill;
 use crate::publisher::{PublishRefusal, Publisher};
 use crate::session::DeferredEffects;
 
@@ -117,6 +118,15 @@ impl SessionTable {
             Some(PublishRefusal::Memory | PublishRefusal::Log) => Err(MustWait),
             _ => Ok(()),
         }
+    }
+
+    /// See [`Broker::adopt_wills`](crate::Broker::adopt_wills).
+    pub(crate) fn adopt_wills(
+        &self,
+        wills: Vec<AdoptedWill>,
+    ) -> Result<Option<Ticket>, StoreError> {
+        let store = self.shared.store.as_ref().ok_or(StoreError::Closed)?;
+        self.held_wills.adopt(wills, store, &self.shared)
     }
 
     /// See [`Broker::abandon_wills`](crate::Broker::abandon_wills).

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gatepost_broker::{
-    ClaimWait, GroupChange, InterestBarrier, LoggedBatch, LoggedPublication, NodesStatus,
-    OtherNodes, SessionName, SessionUse,
+    AdoptedWill, ClaimWait, GroupChange, InterestBarrier, LoggedBatch, LoggedPublication,
+    NodesStatus, OtherNodes, SessionName, SessionUse,
 };
 use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{ExternalCommit, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
-use crate::fixture::{Fixture, received};
+use crate::fixture::{Fixture, Permitted, received, will};
 
 /// The log of all nodes, which stores publications at once unless it is full.
 #[derive(Default)]
@@ -139,4 +139,55 @@ fn a_node_whose_sessions_were_adopted_does_not_publish_their_wills_again() {
     }
     // Only this node knows the will of the client without a persistent session.
     assert_eq!(received(&mut reader).len(), 1);
+}
+
+#[test]
+fn the_wills_of_a_failed_node_are_published_once_when_they_are_stored() {
+    let log = Arc::new(Log::default());
+    let mut fixture = Fixture::of_node(log.clone());
+    let mut reader = fixture.read();
+    let adopt = |fixture: &Fixture, number| {
+        let adopted = fixture
+            .broker
+            .adopt_wills(vec![due_will(1), due_will(number)]);
+        adopted.expect("accepted").expect("there is room")
+    };
+    let mut tick = |fixture: &mut Fixture| {
+        fixture.broker.tick(0);
+        let before = received(&mut reader).len();
+        fixture.writer.commit(usize::MAX);
+        fixture.writer.probe();
+        fixture.broker.tick(1);
+        fixture.writer.commit(usize::MAX);
+        (before, received(&mut reader).len())
+    };
+    let ticket = adopt(&fixture, 2);
+    fixture.broker.tick(0);
+    fixture.writer.fail(&StoreError::Closed);
+    assert!(matches!(ticket.outcome(), Some(Err(_))));
+    assert_eq!(tick(&mut fixture), (0, 0), "they come again");
+
+    let ticket = adopt(&fixture, 2);
+    let again = adopt(&fixture, 2);
+    assert!(again.outcome().is_none(), "it waits for the same commit");
+    assert_eq!(tick(&mut fixture), (0, 2));
+    assert!(matches!(ticket.outcome(), Some(Ok(()))));
+
+    adopt(&fixture, 3);
+    assert_eq!(tick(&mut fixture), (0, 1), "the first is known");
+    assert_eq!(log.count(), 3);
+    assert_eq!(fixture.broker.stats(0, 0).sessions, 0);
+}
+
+fn due_will(number: u64) -> AdoptedWill {
+    AdoptedWill {
+        number,
+        name: SessionName {
+            user: None,
+            client_id: "client".into(),
+        },
+        kind: "mqtt".to_owned(),
+        publication: will(),
+        authorization: Arc::new(Permitted),
+    }
 }

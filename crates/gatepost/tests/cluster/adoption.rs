@@ -215,15 +215,24 @@ fn the_will_of_a_client_of_a_failed_node_is_published_once() {
     };
     let _soon = kept_session(&one, "soon", "x/#", &will("1"));
     let _late = kept_session(&one, "late", "x/#", &will("3600"));
+    // The session of this one expires before the adoption.
+    let expiring = [&will("1800")[..], &["-x", "3"]].concat();
+    drop(kept_session(&one, "expiring", "x/#", &expiring));
+    await_some("its connection has ended", || {
+        (metric(&one, "gatepost_sessions_connected ") == 2).then_some(())
+    });
     one.kill();
     observer.await_line("w/x 1 1");
+    observer.await_line("w/x 1800 1");
     // A client that returns keeps its delayed will from being published.
     drop(resumed(&two, "late"));
     let one = Gateway::start_in(folder.path(), &settings(&nats, 1));
     await_joined(&one, 1);
     publish(&one, "w/end", "end", &["-q", "1"]);
     observer.await_line("w/end end 1");
-    assert_eq!(messages(&mut observer, "w/x"), ["w/x 1 1"]);
+    let mut wills = messages(&mut observer, "w/x");
+    wills.sort();
+    assert_eq!(wills, ["w/x 1 1", "w/x 1800 1"]);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Sessions of a failed node whose adoption is interrupted.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
-use gatepost_store::{SessionChange, SessionRow, StoreChange};
+use gatepost_broker::{ReaderOptions, StreamEvent};
+use gatepost_message::{Publication, Topic, TopicFilter};
+use gatepost_store::{SessionChange, SessionRow, StoreChange, WillRow};
 
 use super::super::failed_nodes::StreamClaim;
 use super::super::taking_over::take_over;
@@ -17,26 +20,31 @@ use crate::test_server::TestServer;
 
 const FAILED: NodeStreamId = NodeStreamId { node: 9, epoch: 5 };
 
-/// Writes the stream of the failed node, with sessions of these clients.
-async fn write_stream(node: &TestNode, clients: &[&str]) {
+fn row(number: u64, client: &str) -> SessionRow {
+    SessionRow {
+        number,
+        client: client.to_owned(),
+        user: None,
+        kind: "mqtt".to_owned(),
+        expiry: Duration::from_hours(1),
+        ended: None,
+        sent: Some(0),
+        will: None,
+    }
+}
+
+/// Writes the stream of the failed node, with sessions of these clients and other changes.
+async fn write_stream(node: &TestNode, clients: &[&str], more: Vec<SessionChange>) {
     let shared = &node.context.shared;
     let mut body = BytesMut::new();
     let mut push = |change| change::push(&mut body, &StoreChange::Session(change));
     for (number, client) in (1..).zip(clients) {
-        push(SessionChange::Put(Box::new(SessionRow {
-            number,
-            client: (*client).to_owned(),
-            user: None,
-            kind: "mqtt".to_owned(),
-            expiry: Duration::from_hours(1),
-            ended: None,
-            sent: Some(0),
-            will: None,
-        })));
+        push(SessionChange::Put(Box::new(row(number, client))));
         for row in session(client, number).subscriptions {
             push(SessionChange::Subscribe(Box::new(row)));
         }
     }
+    more.into_iter().for_each(push);
     change::push(&mut body, &LogPosition::after(node.stream, 0).put(1));
     let config = async_nats::jetstream::stream::Config {
         name: shared.subjects.node_stream_name(FAILED),
@@ -74,7 +82,7 @@ async fn sessions_whose_adoption_was_interrupted_are_adopted_by_the_next_attempt
     };
     let mut node = TestNode::start(&server, 1).await;
     node.set_position(0);
-    write_stream(&node, &["keyed", "keyless"]).await;
+    write_stream(&node, &["keyed", "keyless"], Vec::new()).await;
     let (keyed, keyless) = (
         SessionId::of(&name("keyed")),
         SessionId::of(&name("keyless")),
@@ -107,6 +115,47 @@ async fn sessions_whose_adoption_was_interrupted_are_adopted_by_the_next_attempt
         let moved = node.release(&name(client)).expect("the session is here");
         assert_eq!(moved.subscriptions.len(), 1);
     }
+    assert!(!running.is_finished());
+}
+
+#[tokio::test]
+async fn a_kept_will_comes_once_beside_the_live_session_of_its_client() {
+    let Some(server) = TestServer::start() else {
+        return;
+    };
+    let mut node = TestNode::start(&server, 1).await;
+    node.set_position(0);
+    let topic = Topic::new("will").expect("a topic");
+    let mut keeper = row(9, "client");
+    (keeper.expiry, keeper.ended) = (Duration::ZERO, Some(SystemTime::now()));
+    keeper.will = Some(WillRow {
+        message: 7,
+        delay: Duration::ZERO,
+    });
+    let will = vec![
+        SessionChange::Message {
+            number: 7,
+            publication: Arc::new(Publication::new(topic, "gone")),
+        },
+        SessionChange::Put(Box::new(keeper)),
+    ];
+    write_stream(&node, &["client"], will).await;
+    let broker = node.context.broker.clone();
+    let filters = [TopicFilter::new("will").expect("a filter")];
+    let mut reader = broker.subscribe_stream(&filters, ReaderOptions::default());
+    let running = node.adopt_sessions();
+    let taken = take_over(&node.context, FAILED, true).await;
+    taken.expect("the session is adopted");
+    broker.tick(0);
+    let published = reader.try_next();
+    assert!(
+        matches!(&published, Some(StreamEvent::Publication(one)) if &one.payload[..] == b"gone"),
+        "{published:?}"
+    );
+    broker.tick(1);
+    assert!(reader.try_next().is_none());
+    let moved = node.release(&name("client")).expect("the session is here");
+    assert_eq!((moved.number, moved.subscriptions.len()), (1, 1));
     assert!(!running.is_finished());
 }
 

@@ -57,6 +57,16 @@ pub(crate) struct ReplicaSession {
     pub(crate) will: Option<(Arc<Publication>, Duration)>,
 }
 
+/// A will that is due, since its session was over when its node failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReplicaWill {
+    /// The number of the session.
+    pub(crate) number: u64,
+    pub(crate) name: SessionName,
+    pub(crate) kind: String,
+    pub(crate) publication: Arc<Publication>,
+}
+
 impl Replica {
     /// Applies the next change.
     pub(crate) fn apply(&mut self, change: StoreChange) {
@@ -212,36 +222,57 @@ impl Replica {
         all
     }
 
-    /// The sessions that have not expired at `now`, sorted by number. Of two sessions of the same
-    /// name the later one counts, since the end of the earlier one was not stored. One that has
-    /// expired does not count, like the one that keeps a will (see `held_wills.rs` of the broker),
-    /// which has the name of its client's session and a later number.
-    pub(crate) fn into_sessions(self, now: SystemTime) -> Vec<ReplicaSession> {
+    /// The sessions that had not expired at `fenced`, when their node could store nothing more, and
+    /// the wills of the others, both sorted by number. Of two sessions of the same name the later
+    /// one counts, since the end of the earlier one was not stored. One that had expired does not
+    /// count, like the one that keeps a will (see `held_wills.rs` of the broker): it has the name
+    /// of its client's session and a later number.
+    ///
+    /// The time is that of the fence, so that each attempt to adopt them decides alike.
+    pub(crate) fn into_sessions(
+        self,
+        fenced: SystemTime,
+    ) -> (Vec<ReplicaSession>, Vec<ReplicaWill>) {
         let Self {
             sessions, messages, ..
         } = self;
         let mut names = HashSet::new();
         let mut incomplete = 0;
-        let mut found: Vec<_> = sessions
-            .into_values()
-            .rev()
-            .filter_map(|mut rows| Some((rows.row.take()?, rows)))
-            .filter(|(row, _)| !has_expired(row, now) && names.insert(name(row)))
-            .map(|(row, rows)| rows.into_session(row, &messages, &mut incomplete))
-            .collect();
-        found.reverse();
+        let (mut live, mut wills) = (Vec::new(), Vec::new());
+        for mut rows in sessions.into_values().rev() {
+            let Some(row) = rows.row.take() else {
+                continue;
+            };
+            if is_over(row.ended, row.expiry, fenced) || !names.insert(name(&row)) {
+                wills.extend(will(row, &messages));
+            } else {
+                live.push(rows.into_session(row, &messages, &mut incomplete));
+            }
+        }
+        live.reverse();
+        wills.reverse();
         if incomplete > 0 {
             tracing::warn!(target: "backbone", deliveries = incomplete,
                 "deliveries whose message is missing in the stream of their node were dropped");
         }
-        found
+        (live, wills)
     }
 }
 
-/// Whether a session was over at `now`, as a start of its own node would find.
-fn has_expired(row: &SessionRow, now: SystemTime) -> bool {
-    let ended = row.ended.unwrap_or(now);
-    now.duration_since(ended).unwrap_or_default() >= row.expiry
+/// Whether a session is over at `time`, as a start of its own node would find.
+pub(crate) fn is_over(ended: Option<SystemTime>, expiry: Duration, time: SystemTime) -> bool {
+    let ended = ended.unwrap_or(time);
+    time.duration_since(ended).unwrap_or_default() >= expiry
+}
+
+/// The will of a session that is over.
+fn will(row: SessionRow, messages: &HashMap<u64, Arc<Publication>>) -> Option<ReplicaWill> {
+    Some(ReplicaWill {
+        publication: messages.get(&row.will?.message)?.clone(),
+        number: row.number,
+        name: name(&row),
+        kind: row.kind,
+    })
 }
 
 fn name(row: &SessionRow) -> SessionName {

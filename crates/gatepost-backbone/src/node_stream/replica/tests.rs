@@ -105,8 +105,9 @@ proptest! {
             });
             prop_assert_eq!(released.collect::<Vec<_>>(), records);
         }
-        let sorted = replica.into_sessions(SystemTime::now());
-        prop_assert!(sorted.is_sorted_by_key(|one| one.session.number));
+        let (sessions, wills) = replica.into_sessions(SystemTime::now());
+        prop_assert!(sessions.is_sorted_by_key(|one| one.session.number));
+        prop_assert!(wills.is_sorted_by_key(|one| one.number));
     }
 }
 
@@ -153,7 +154,7 @@ fn sessions_have_their_deliveries_and_wills() {
         message: 7,
         delay: Duration::from_secs(3),
     });
-    let found = replica([
+    let (found, _) = replica([
         SessionChange::Put(Box::new(disconnected)),
         SessionChange::Put(Box::new(row(1, "a"))),
         SessionChange::Message {
@@ -191,7 +192,7 @@ fn sessions_have_their_deliveries_and_wills() {
 fn the_later_session_of_a_name_counts() {
     let mut of_none = row(3, "a");
     of_none.user = None;
-    let found = replica([
+    let (found, _) = replica([
         SessionChange::Put(Box::new(row(4, "a"))),
         SessionChange::Put(Box::new(row(1, "a"))),
         SessionChange::Put(Box::new(of_none)),
@@ -204,19 +205,38 @@ fn the_later_session_of_a_name_counts() {
 #[test]
 fn an_expired_session_does_not_hide_the_live_one_of_its_name() {
     let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    let mut live = row(1, "a");
-    live.ended = Some(time(10));
-    // The session that keeps a will of the live one.
-    let mut keeper = row(2, "a");
-    (keeper.ended, keeper.expiry) = (Some(time(5)), Duration::ZERO);
-    let rows = [live, keeper].map(|row| SessionChange::Put(Box::new(row)));
-    let found = |now| {
-        let found = replica(rows.clone()).into_sessions(now);
-        let numbers = found.iter().map(|one| one.session.number);
-        numbers.collect::<Vec<_>>()
+    let with_will = |mut row: SessionRow| {
+        let delay = Duration::ZERO;
+        let message = row.number + 10;
+        row.will = Some(WillRow { message, delay });
+        row
     };
-    assert_eq!(found(time(60)), [1]);
-    assert_eq!(found(time(10_000)), [0; 0], "it has expired too");
+    let mut live = with_will(row(2, "a"));
+    live.ended = Some(time(10));
+    // The session that keeps an earlier will of the client.
+    let mut keeper = with_will(row(3, "a"));
+    (keeper.ended, keeper.expiry) = (Some(time(5)), Duration::ZERO);
+    let superseded = with_will(row(1, "a"));
+    let mut changes = Vec::new();
+    for row in [live, keeper, superseded] {
+        let topic = Topic::new(&format!("of/{}", row.number)).expect("a topic");
+        changes.push(SessionChange::Message {
+            number: row.number + 10,
+            publication: Arc::new(Publication::new(topic, "x")),
+        });
+        changes.push(SessionChange::Put(Box::new(row)));
+    }
+    let found = |fenced| {
+        let (sessions, wills) = replica(changes.clone()).into_sessions(fenced);
+        let sessions = sessions.iter().map(|one| one.session.number);
+        let wills = wills.iter().map(|one| {
+            let number = one.number;
+            assert_eq!(one.publication.topic.as_str(), format!("of/{number}"));
+            number
+        });
+        (sessions.collect::<Vec<_>>(), wills.collect::<Vec<_>>())
+    };
+    assert_eq!(found(time(60)), (vec![2], vec![1, 3]));
 }
 
 #[test]
