@@ -108,7 +108,7 @@ impl Default for KeptValues {
 }
 
 impl ValueStore {
-    /// Opens the values of this database, with these `limits`, and removes the rows of expired ones.
+    /// Opens the values of this database, with these `limits`; removes the rows of expired ones.
     pub fn open(store: &Store, limits: ValueLimits) -> Result<Self, StoreError> {
         let mut expired = Vec::new();
         let kept = Self::read(store, |key| {

@@ -154,7 +154,6 @@ fn a_value_beyond_the_limit_costs_no_search_while_none_has_expired() {
     assert_eq!(kept.next_expiry_ms, u64::MAX);
 }
 
-/// Where values expire one by one, a full store is searched once a second at most.
 #[test]
 fn values_that_expire_one_by_one_cost_one_search_in_a_second() {
     let values = ValueStore::in_memory(limits(2));
