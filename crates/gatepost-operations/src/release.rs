@@ -83,7 +83,7 @@ impl Operations {
         id: MessageId,
         request: ReleaseRequest,
     ) -> Result<Released, OperationError> {
-        // In a cluster, another node may release it at the same time.
+        // Another request, or another node of a cluster, may release it at the same time.
         let claim = self.store.claim_quarantined(id).await?;
         let in_use = || OperationError::Conflict(Cow::Borrowed("the message is being released"));
         let mut claim = claim.ok_or_else(in_use)?;
