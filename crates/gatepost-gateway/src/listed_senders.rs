@@ -1,9 +1,11 @@
 //! The senders that users allow and block for their own mailboxes.
 
 use gatepost_store::StoreError;
+use tokio::sync::watch;
 
+use crate::allowed_senders::SHARED_SENDERS;
 use crate::gateway::Gateway;
-use crate::sender_lists::{SenderListError, SenderListing, SenderPattern};
+use crate::sender_lists::{SHARED_SENDER_LISTS, SenderListError, SenderListing, SenderPattern};
 
 impl Gateway {
     /// The senders that a user allows or blocks for the user's own mailbox.
@@ -39,10 +41,25 @@ impl Gateway {
         let Some(cluster) = self.store().shared_records() else {
             return;
         };
-        let mut changes = cluster.changes();
+        let allowed = cluster.changes(&SHARED_SENDERS);
+        let lists = cluster.changes(&SHARED_SENDER_LISTS);
+        tokio::join!(
+            self.follow_set(allowed, |gateway| gateway.allowed().reload(gateway.store())),
+            self.follow_set(lists, |gateway| gateway
+                .sender_lists()
+                .reload(gateway.store())),
+        );
+    }
+
+    /// Reads the records of a set, and again after each change of them.
+    async fn follow_set(
+        &self,
+        mut changes: watch::Receiver<u64>,
+        reload: fn(&Self) -> Result<(), StoreError>,
+    ) {
         loop {
             let gateway = self.clone();
-            let reading = tokio::task::spawn_blocking(move || gateway.reload_senders());
+            let reading = tokio::task::spawn_blocking(move || reload(&gateway));
             if let Ok(Err(error)) = reading.await {
                 tracing::error!(target: "gateway", %error, "the listed senders cannot be read");
             }
@@ -50,10 +67,5 @@ impl Gateway {
                 return;
             }
         }
-    }
-
-    fn reload_senders(&self) -> Result<(), StoreError> {
-        self.allowed().reload(self.store())?;
-        self.sender_lists().reload(self.store())
     }
 }

@@ -72,8 +72,8 @@ pub trait SharedRecords: Send + Sync {
     /// has not, until it has reached the cluster once.
     fn is_complete(&self) -> bool;
 
-    /// Signals each change of records that the cluster has made in the database.
-    fn changes(&self) -> watch::Receiver<u64>;
+    /// Signals changes of records of a set that the cluster has made in the database.
+    fn changes(&self, set: &'static SharedSet) -> watch::Receiver<u64>;
 }
 
 /// The cluster of a store, which may be set after the store was opened.

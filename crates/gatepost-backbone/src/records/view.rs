@@ -1,13 +1,13 @@
 //! The view that this node has of the bucket, and changes of the bucket.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use gatepost_store::{
-    EntryDecision, EntryOutcome, SharedEntry, SharedRecords, StoreChange, StoreError,
+    EntryDecision, EntryOutcome, SharedEntry, SharedRecords, SharedSet, StoreChange, StoreError,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -27,7 +27,10 @@ pub(crate) struct RecordsView {
     is_complete: AtomicBool,
     /// Present while there is a connection.
     bucket: ArcSwapOption<RecordBucket>,
+    /// Counts changes of any set.
     changed: watch::Sender<u64>,
+    /// Counts changes of each set, by its name.
+    changed_sets: HashMap<&'static str, watch::Sender<u64>>,
     /// Entries that a later version of Gatepost has written.
     pub(crate) unreadable: UnreadableParts,
 }
@@ -41,6 +44,10 @@ impl RecordsView {
             is_complete: AtomicBool::new(is_complete),
             bucket: ArcSwapOption::empty(),
             changed: watch::Sender::new(0),
+            changed_sets: sets
+                .iter()
+                .map(|set| (set.name, watch::Sender::new(0)))
+                .collect(),
             unreadable: UnreadableParts::default(),
         }
     }
@@ -50,7 +57,10 @@ impl RecordsView {
         *self.revisions.lock() = revisions;
         self.is_complete.store(true, Ordering::Release);
         self.bucket.store(Some(Arc::new(bucket)));
-        self.signal();
+        for changed in self.changed_sets.values() {
+            count(changed);
+        }
+        count(&self.changed);
     }
 
     /// Waits until the view follows the bucket.
@@ -71,8 +81,15 @@ impl RecordsView {
 
     /// The database has the records of these revisions, too; 0 for a removed entry.
     pub(super) fn advance(&self, revisions: Vec<(String, u64)>) {
+        let mut sets = BTreeSet::new();
         let mut known = self.revisions.lock();
         for (key, revision) in revisions {
+            sets.extend(
+                self.sets
+                    .iter()
+                    .find(|set| entry::is_in(set, &key))
+                    .map(|set| set.name),
+            );
             if revision == 0 {
                 known.remove(&key);
             } else {
@@ -80,12 +97,15 @@ impl RecordsView {
             }
         }
         drop(known);
-        self.signal();
+        for changed in sets.iter().filter_map(|set| self.changed_sets.get(set)) {
+            count(changed);
+        }
+        count(&self.changed);
     }
+}
 
-    fn signal(&self) {
-        self.changed.send_modify(|count| *count += 1);
-    }
+fn count(changed: &watch::Sender<u64>) {
+    changed.send_modify(|count| *count += 1);
 }
 
 /// The view as the owners of records see it.
@@ -124,8 +144,9 @@ impl SharedRecords for SharedView {
         self.0.is_complete.load(Ordering::Acquire)
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.0.changed.subscribe()
+    fn changes(&self, set: &'static SharedSet) -> watch::Receiver<u64> {
+        let changed = self.0.changed_sets.get(set.name);
+        changed.unwrap_or(&self.0.changed).subscribe()
     }
 }
 

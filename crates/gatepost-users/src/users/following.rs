@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::Users;
 use crate::UsersError;
+use crate::record::{SHARED_ACCESS, SHARED_PEPPER};
 
 /// The maximum delay until a change by another process takes effect.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -16,7 +17,9 @@ impl Users {
     /// cluster, and ends the sessions of browsers that are over; runs until dropped.
     pub async fn follow(&self) {
         let cluster = self.shared.store.shared_records();
-        let mut shared_changes = cluster.map(|cluster| cluster.changes());
+        let changes_of = |set| cluster.map(|cluster| cluster.changes(set));
+        let mut access_changes = changes_of(&SHARED_ACCESS);
+        let mut pepper_changes = changes_of(&SHARED_PEPPER);
         let mut ticks = tokio::time::interval(FOLLOW_EVERY);
         loop {
             let users = self.clone();
@@ -25,7 +28,10 @@ impl Users {
                     self.sweep_sessions();
                     tokio::task::spawn_blocking(move || users.load_if_changed()).await
                 }
-                () = next_change(&mut shared_changes) => {
+                () = next_change(&mut access_changes) => {
+                    tokio::task::spawn_blocking(move || users.load_snapshot()).await
+                }
+                () = next_change(&mut pepper_changes) => {
                     tokio::task::spawn_blocking(move || users.load_snapshot()).await
                 }
             };

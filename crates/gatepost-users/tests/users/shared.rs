@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gatepost_store::{
-    EntryDecision, EntryOutcome, SharedEntry, SharedRecords, StoreChange, StoreError,
+    EntryDecision, EntryOutcome, SharedEntry, SharedRecords, SharedSet, StoreChange, StoreError,
 };
 use tokio::sync::watch;
 
@@ -71,7 +71,7 @@ impl SharedRecords for BusyCluster {
         self.is_complete.load(Ordering::Relaxed)
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self, _: &'static SharedSet) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 }

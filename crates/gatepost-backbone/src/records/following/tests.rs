@@ -1,6 +1,8 @@
 use bytes::Bytes;
+use gatepost_store::SharedRecords as _;
 
 use super::*;
+use crate::records::view::SharedView;
 
 static SET: SharedSet = SharedSet {
     name: "access",
@@ -11,11 +13,17 @@ static SET: SharedSet = SharedSet {
         std::str::from_utf8(name).map(str::to_owned).ok()
     },
 };
-const SETS: SharedSets = &[&SET];
+static LISTS: SharedSet = SharedSet {
+    name: "lists",
+    is_generated: false,
+    spaces: &["list"],
+    entry_of: |_, key, _| std::str::from_utf8(key).map(str::to_owned).ok(),
+};
+const SETS: SharedSets = &[&SET, &LISTS];
 
 struct FollowedStore {
     store: Store,
-    view: RecordsView,
+    view: Arc<RecordsView>,
     stored: StoredEntries,
 }
 
@@ -23,7 +31,7 @@ impl FollowedStore {
     fn new() -> Self {
         Self {
             store: Store::in_memory().expect("a store"),
-            view: RecordsView::new(SETS, true),
+            view: Arc::new(RecordsView::new(SETS, true)),
             stored: StoredEntries::default(),
         }
     }
@@ -130,4 +138,15 @@ async fn an_entry_of_a_later_version_stays_until_it_is_readable_or_removed() {
         (followed.records(), followed.view.unreadable.count()),
         (0, 0)
     );
+}
+
+#[tokio::test]
+async fn a_change_of_one_set_is_none_of_another() {
+    let mut followed = FollowedStore::new();
+    let view = SharedView(followed.view.clone());
+    let (access, lists) = (view.changes(&SET), view.changes(&LISTS));
+    let changed = || [&access, &lists].map(|one| one.has_changed().expect("the view is there"));
+    assert_eq!(changed(), [false, false]);
+    followed.follow(vec![user("anna", 1, "{}", 0)]).await;
+    assert_eq!(changed(), [true, false]);
 }
