@@ -15,16 +15,11 @@ use smallvec::SmallVec;
 use crate::acknowledged::{AcknowledgedDeliveries, Receipt, StrayAcknowledgement, identifier_of};
 use crate::authorization::Authorization;
 use crate::connect::ConnectionClose;
-use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
-use crate::limits::Limit;
 use crate::nodes::InterestBarrier;
 use crate::publisher::Publisher;
-use crate::retained::RetainedSearch;
-use crate::retained_of_subscription::RetainedOfSubscription;
 use crate::session::{DisconnectCause, QueueBounds, Session};
 use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
-use crate::subscription::{GroupMember, Subscription};
 
 /// The reason why a subscription is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -221,91 +216,6 @@ impl Attachment {
         } else {
             None
         }
-    }
-
-    /// Adds a subscription, or replaces the one of the same filter \[MQTT-3.8.4-3\]. Returns the
-    /// retained messages of its topics, which must be passed to [`Attachment::deliver_retained`]
-    /// after the SUBACK has been sent.
-    pub fn subscribe(
-        &self,
-        requested: &RequestedFilter,
-        options: &SubscribeOptions,
-    ) -> Result<RetainedOfSubscription, SubscribeError> {
-        let options = *options;
-        let search = self.subscribe_to(requested, options)?;
-        Ok(RetainedOfSubscription::new(requested, options, search))
-    }
-
-    fn subscribe_to(
-        &self,
-        requested: &RequestedFilter,
-        options: SubscribeOptions,
-    ) -> Result<RetainedSearch, SubscribeError> {
-        if !self.is_current() {
-            return Ok(RetainedSearch::default());
-        }
-        if !self.shared().is_within_limits(requested.text.as_str()) {
-            self.shared()
-                .reached(Limit::Topic, self.session.client_id());
-            return Err(SubscribeError::BeyondLimits);
-        }
-        if self.shared().limits.is_out_of_memory()
-            && !self.session.filters.lock().contains(&requested.text)
-        {
-            self.shared()
-                .reached(Limit::Memory, self.session.client_id());
-            return Err(SubscribeError::OutOfMemory);
-        }
-        let is_new = {
-            let settings = &self.shared().settings;
-            let (count_max, bytes_max) = (
-                settings.subscriptions_per_session_max,
-                settings.subscription_bytes_per_session_max.as_usize(),
-            );
-            let mut filters = self.session.filters.lock();
-            let inserted = filters.insert(&requested.text, count_max, bytes_max);
-            drop(filters);
-            let Some(is_new) = inserted else {
-                self.shared()
-                    .reached(Limit::Subscriptions, self.session.client_id());
-                return Err(SubscribeError::TooMany);
-            };
-            is_new
-        };
-        self.session.store_subscription(&requested.text, options);
-        let member = GroupMember::new(self.session.clone(), options);
-        let index = &self.shared().index;
-        if let Some(share) = &requested.share {
-            index.join(&share.filter, &share.name, member);
-            // Section 4.8.2: shared subscriptions get no retained messages.
-            return Ok(RetainedSearch::default());
-        }
-        if is_new {
-            index.insert(&requested.text, Subscription::Session(member));
-        } else {
-            index.replace(
-                &requested.text,
-                Subscription::Session(member),
-                &|other| matches!(other, Subscription::Session(member) if member.is(&self.session)),
-            );
-        }
-        let wants_retained = match options.retain_handling {
-            RetainHandling::Send => true,
-            RetainHandling::SendIfNew => is_new,
-            RetainHandling::DoNotSend => false,
-        };
-        if !wants_retained {
-            return Ok(RetainedSearch::default());
-        }
-        let retained = self.shared().retained_matching(&requested.text);
-        retained.map_err(|_| {
-            self.shared()
-                .reached(Limit::Memory, self.session.client_id());
-            if is_new {
-                self.unsubscribe(&requested.text);
-            }
-            SubscribeError::OutOfMemory
-        })
     }
 
     /// The wait until other nodes know the subscriptions so far, which are to be acknowledged no

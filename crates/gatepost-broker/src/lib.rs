@@ -64,6 +64,7 @@ mod shared;
 mod since;
 mod stats;
 mod stream_queue;
+mod subscribing;
 mod subscription;
 mod topic_subscribers;
 mod trace;

@@ -366,9 +366,9 @@ impl RetainedMessages {
     }
 
     /// The message that a topic retains now, for a session whose search found the one of this id,
-    /// on disk if it is given. `None` if the topic retains a later one by now, or none. To be called
-    /// under the session's lock: a publisher retains before it delivers, so the session receives a
-    /// later one after this.
+    /// on disk if it is given. `None` if the topic retains a later one by now, or none. Must be
+    /// called under the session's lock: a publisher retains before it delivers, so the session
+    /// receives a later one after this.
     pub(crate) fn present(
         &self,
         topic: &Topic,
