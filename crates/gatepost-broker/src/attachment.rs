@@ -145,7 +145,8 @@ impl Attachment {
     }
 
     /// Waits until the broker ends the connection, and meanwhile writes the bytes that the socket
-    /// refused before, and the retained messages that wait for space. `poll_writable` waits until the socket can be written.
+    /// refused before, and the retained messages that wait for space. `poll_writable` waits until
+    /// the socket can be written.
     pub fn poll_ended(
         &self,
         context: &mut Context<'_>,

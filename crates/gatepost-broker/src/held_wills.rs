@@ -56,7 +56,7 @@ enum WillOrigin {
     FailedNode(u64),
 }
 
-/// What is known of the rows of a kept will.
+/// The knowledge about the rows of a kept will.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowStatus {
     Undecided,
@@ -81,7 +81,7 @@ impl HeldWill {
     }
 
     /// Whether the will may be published, as far as its rows are concerned. If the rows of a failed
-    /// node's will cannot be stored, it comes again.
+    /// node's will cannot be stored, it is adopted again.
     fn may_be_published(&self) -> bool {
         let is_own = !matches!(self.origin, WillOrigin::FailedNode(_));
         is_own || self.rows() == RowStatus::Stored

@@ -35,6 +35,7 @@ mod reauthentication;
 mod rights;
 mod settings;
 mod subscribe;
+mod work_turn;
 
 use std::sync::Arc;
 use std::time::Duration;

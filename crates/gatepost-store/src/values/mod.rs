@@ -164,7 +164,7 @@ impl ValueStore {
         store.map_or_else(SystemTime::now, Store::time_for_ages)
     }
 
-    /// The time at which a value that is set now expires. A clock that is behind, as after a start
+    /// The time at which a value that is set now expires. A slow clock, as after a start
     /// in 1970, makes no value older than it is.
     fn expiry(&self, lifetime: Option<Duration>) -> u64 {
         let store = self.0.store.as_ref();
