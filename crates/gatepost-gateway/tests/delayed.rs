@@ -190,6 +190,7 @@ async fn a_message_is_published_and_removed_in_one_commit() {
     assert_eq!(fixture.writer.waiting(), 1);
     assert!(fixture.waiting().is_empty());
     fixture.writer.fail(&failure());
+    fixture.writer.probe();
     while fixture.waiting().is_empty() {
         assert!(Instant::now() < deadline, "the messages are back");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -312,6 +312,7 @@ async fn recipients_count_against_the_memory_of_unfinished_mails() {
         let mut stream = connect(address);
         let mut replies = BufReader::new(stream.try_clone().expect("TCP")).lines();
         let mut reply = move || replies.next().expect("a reply").expect("text");
+        assert!(reply().starts_with("220 "));
         stream
             .write_all(b"EHLO x\r\nMAIL FROM:<a@b.example>\r\n")
             .expect("sent");

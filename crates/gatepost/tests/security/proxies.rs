@@ -374,9 +374,10 @@ fn the_clients_of_a_proxy_do_not_have_its_certificate() {
     authority.sign("server", "localhost", &["127.0.0.1"]);
     authority.sign("proxy", "proxy", &[]);
     let settings = format!(
-        "[listeners.http]\ntrusted_proxies = [\"127.0.0.1\"]\n[listeners.http.tls]\n\
-         bind = [\"127.0.0.1:0\"]\ncert = '{}'\nkey = '{}'\nclient_ca = '{}'\n\
-         client_is_user = true\n",
+        "listeners.http.trusted_proxies = [\"127.0.0.1\"]\n\
+         listeners.http.tls.bind = [\"127.0.0.1:0\"]\nlisteners.http.tls.cert = '{}'\n\
+         listeners.http.tls.key = '{}'\nlisteners.http.tls.client_ca = '{}'\n\
+         listeners.http.tls.client_is_user = true\n",
         path("server.pem"),
         path("server.key"),
         path("ca.pem"),
