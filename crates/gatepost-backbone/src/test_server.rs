@@ -1,14 +1,17 @@
 //! A NATS server on this machine, for tests.
 
-use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::Client;
 use tempfile::TempDir;
 
+/// The longest wait for the start.
+const WAIT_MAX: Duration = Duration::from_mins(1);
+
 pub(crate) struct TestServer {
-    port: u16,
+    url: String,
     child: Child,
     _folder: TempDir,
 }
@@ -22,38 +25,47 @@ impl TestServer {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
-        let child = Command::new("nats-server")
-            .args(["--addr", "127.0.0.1", "--port", &port.to_string()])
-            .arg("--jetstream")
-            .arg("--store_dir")
-            .arg(folder.path())
+        // It chooses its port itself: tests start several at the same time.
+        let mut child = Command::new("nats-server")
+            .args(["--addr", "127.0.0.1", "--port", "-1", "--jetstream"])
+            .args([Path::new("--store_dir"), folder.path()])
+            .args([Path::new("--ports_file_dir"), folder.path()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("nats-server starts");
+        let ports = format!("nats-server_{}.ports", child.id());
+        let deadline = Instant::now() + WAIT_MAX;
+        let url = loop {
+            if let Some(url) = url_in(&folder.path().join(&ports)) {
+                break url;
+            }
+            let exit = child.try_wait().expect("a child");
+            assert!(exit.is_none(), "nats-server ended: {exit:?}");
+            assert!(Instant::now() < deadline, "nats-server does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        };
         Some(Self {
-            port,
+            url,
             child,
             _folder: folder,
         })
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        self.url.clone()
     }
 
     pub(crate) async fn connect(&self) -> Client {
-        for _ in 0..600 {
-            if let Ok(client) = async_nats::connect(self.url()).await {
-                return client;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("nats-server does not listen");
+        async_nats::connect(&self.url).await.expect("connected")
     }
+}
+
+/// The address in a file that the server writes when it listens.
+fn url_in(ports: &Path) -> Option<String> {
+    let text = std::fs::read(ports).ok()?;
+    let ports: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    Some(ports["nats"][0].as_str()?.to_owned())
 }
 
 impl Drop for TestServer {

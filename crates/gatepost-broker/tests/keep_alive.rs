@@ -1,18 +1,17 @@
 //! The keep alive of a client that the server does not read at times.
 
-use std::io::{self, IoSlice};
-use std::num::NonZeroU16;
+mod support;
+
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
-use bytes::BytesMut;
 use gatepost_broker::{
-    Attachment, Broker, BrokerSettings, ConnectOptions, DisconnectCause, Encoder, FrameOptions,
-    MemoryGauge, SubscriberSocket, Unencodable, WireFormat,
+    Attachment, Broker, BrokerSettings, ConnectOptions, DisconnectCause, MemoryGauge,
 };
-use gatepost_message::Publication;
 use gatepost_store::{ManualClock, SimulatedDatabase, StoreSettings};
+
+use support::connect_options;
 
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
@@ -22,32 +21,6 @@ impl MemoryGauge for Unlimited {
     fn resident_bytes(&self) -> Option<usize> {
         None
     }
-}
-
-/// A socket and a format of a client that receives nothing.
-struct Nothing;
-
-impl SubscriberSocket for Nothing {
-    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(slices.iter().map(|slice| slice.len()).sum())
-    }
-}
-
-impl Encoder for Nothing {
-    fn name(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn encode(
-        &self,
-        _publication: &Publication,
-        _options: &FrameOptions<'_>,
-        _out: &mut BytesMut,
-    ) -> Result<usize, Unencodable> {
-        Ok(0)
-    }
-
-    fn encode_release(&self, _packet_id: NonZeroU16, _out: &mut BytesMut) {}
 }
 
 fn ended(attachment: &Attachment) -> Option<DisconnectCause> {
@@ -68,21 +41,8 @@ fn mqtt_3_1_2_22_silence_counts_only_while_the_client_is_read() {
     let broker = Broker::open_simulated(settings, store, clock.clone(), Arc::new(Unlimited));
     let broker = broker.expect("a broker");
     let options = ConnectOptions {
-        peer: gatepost_message::Peer::Local,
-        client_id: Some("client".to_owned()),
-        user: None,
-        authorization: None,
-        kind: "test",
-        clean_start: false,
-        expiry: Duration::ZERO,
-        receive_max: 10,
-        frame_bytes_max: None,
-        alias_max: 0,
         silence_max: Some(SILENCE_MAX),
-        will: None,
-        slow_subscriber: None,
-        format: WireFormat::Static(&Nothing),
-        socket: Arc::new(Nothing),
+        ..connect_options()
     };
     let connected = broker.connect(options, |_, _| {}).expect("a session");
     let mut attachment = connected.attachment;

@@ -1,19 +1,19 @@
 //! Subscriptions while the server uses more memory than it may.
 
-use std::io::{self, IoSlice};
-use std::num::NonZeroU16;
+mod support;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use bytes::BytesMut;
 use gatepost_broker::{
-    Broker, BrokerSettings, ConnectOptions, Encoder, FrameOptions, MemoryGauge, RequestedFilter,
-    SubscribeError, SubscribeOptions, SubscriberSocket, Unencodable, WireFormat,
+    Broker, BrokerSettings, MemoryGauge, RequestedFilter, SubscribeError, SubscribeOptions,
 };
-use gatepost_message::{Publication, Qos};
+use gatepost_message::Qos;
 use gatepost_settings::ByteSize;
 use gatepost_store::{ManualClock, SimulatedDatabase, StoreSettings};
+
+use support::connect_options;
 
 const MEMORY_MAX_MEBIBYTES: u64 = 80;
 
@@ -24,32 +24,6 @@ impl MemoryGauge for Resident {
     fn resident_bytes(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed))
     }
-}
-
-/// A socket and a format of a client that receives nothing.
-struct Nothing;
-
-impl SubscriberSocket for Nothing {
-    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(slices.iter().map(|slice| slice.len()).sum())
-    }
-}
-
-impl Encoder for Nothing {
-    fn name(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn encode(
-        &self,
-        _publication: &Publication,
-        _options: &FrameOptions<'_>,
-        _out: &mut BytesMut,
-    ) -> Result<usize, Unencodable> {
-        Ok(0)
-    }
-
-    fn encode_release(&self, _packet_id: NonZeroU16, _out: &mut BytesMut) {}
 }
 
 #[test]
@@ -65,24 +39,9 @@ fn only_new_subscriptions_are_refused() {
     let resident = Arc::new(Resident::default());
     let broker = Broker::open_simulated(settings, store, clock, resident.clone());
     let broker = broker.expect("a broker");
-    let options = ConnectOptions {
-        peer: gatepost_message::Peer::Local,
-        client_id: Some("client".to_owned()),
-        user: None,
-        authorization: None,
-        kind: "test",
-        clean_start: false,
-        expiry: Duration::ZERO,
-        receive_max: 10,
-        frame_bytes_max: None,
-        alias_max: 0,
-        silence_max: None,
-        will: None,
-        slow_subscriber: None,
-        format: WireFormat::Static(&Nothing),
-        socket: Arc::new(Nothing),
-    };
-    let connected = broker.connect(options, |_, _| {}).expect("a session");
+    let connected = broker
+        .connect(connect_options(), |_, _| {})
+        .expect("a session");
     let subscribe = |filter: &str| {
         let requested = RequestedFilter::new(filter).expect("a filter");
         let options = SubscribeOptions::at(Qos::AtMostOnce);

@@ -1,6 +1,8 @@
 //! Retained messages of a new subscription: more than the session has space for, and together with
 //! live messages of their topics.
 
+mod support;
+
 use std::io::{self, IoSlice};
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use gatepost_broker::{
 use gatepost_message::{Publication, Qos, Topic};
 use gatepost_settings::ByteSize;
 use parking_lot::Mutex;
+
+use support::connect_options;
 
 /// Lines: the packet identifier or 0, the retain flag, the topic, and the payload.
 struct Lines;
@@ -86,21 +90,11 @@ impl Client {
             taken: Mutex::default(),
         });
         let options = ConnectOptions {
-            peer: gatepost_message::Peer::Local,
-            client_id: Some("client".to_owned()),
-            user: None,
-            authorization: None,
-            kind: "test",
-            clean_start: false,
             expiry: Duration::from_hours(1),
             receive_max: 50,
-            frame_bytes_max: None,
-            alias_max: 0,
-            silence_max: None,
-            will: None,
-            slow_subscriber: None,
             format: WireFormat::Static(&Lines),
             socket: socket.clone(),
+            ..connect_options()
         };
         let mut attachment = broker
             .connect(options, |_, _| {})

@@ -1,21 +1,19 @@
 //! A broker on a simulated disk and clock, with clients whose wills become due.
 
-use std::io::{self, IoSlice};
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::BytesMut;
 use gatepost_broker::{
-    Authorization, Broker, BrokerSettings, ConnectOptions, Connected, Encoder, FrameOptions,
-    LocalSubscription, MemoryGauge, MovedSession, OtherNodes, OwnerRights, ReaderOptions,
-    SessionAbsence, SessionAdoption, SessionName, SessionWill, StreamEvent, SubscriberSocket,
-    TopicRules, Unencodable, WireFormat,
+    Authorization, Broker, BrokerSettings, ConnectOptions, Connected, LocalSubscription,
+    MemoryGauge, MovedSession, OtherNodes, OwnerRights, ReaderOptions, SessionAbsence,
+    SessionAdoption, SessionName, SessionWill, StreamEvent, TopicRules,
 };
-use gatepost_message::{MessageId, Peer, Properties, Publication, Qos, Topic, TopicFilter};
+use gatepost_message::{MessageId, Properties, Publication, Qos, Topic, TopicFilter};
 use gatepost_store::{
     ManualClock, ManualWriter, SimulatedDatabase, Store, StoreError, StoreSettings,
 };
+
+use crate::support::connect_options;
 
 pub(crate) const HOUR: Duration = Duration::from_hours(1);
 const TOPIC: &str = "state/one";
@@ -43,32 +41,6 @@ impl Authorization for Permitted {
 impl OwnerRights for Permitted {
     fn of_owner(&self, _user: Option<&str>, _client_id: &str) -> Arc<dyn Authorization> {
         Arc::new(Self)
-    }
-}
-
-/// A format without bytes: what clients receive is not tested here.
-struct NoFrames;
-
-impl Encoder for NoFrames {
-    fn name(&self) -> &'static str {
-        "no frames"
-    }
-
-    fn encode(
-        &self,
-        _publication: &Publication,
-        _options: &FrameOptions<'_>,
-        _out: &mut BytesMut,
-    ) -> Result<usize, Unencodable> {
-        Ok(0)
-    }
-
-    fn encode_release(&self, _packet_id: NonZeroU16, _out: &mut BytesMut) {}
-}
-
-impl SubscriberSocket for NoFrames {
-    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(slices.iter().map(|slice| slice.len()).sum())
     }
 }
 
@@ -141,24 +113,13 @@ impl Fixture {
     /// Connects a client, whose will has no delay.
     pub(crate) fn connect(&self, clean_start: bool, expiry: Duration) -> Connected {
         let options = ConnectOptions {
-            client_id: Some("client".to_owned()),
-            user: None,
-            authorization: None,
-            peer: Peer::Local,
-            kind: "mqtt",
             clean_start,
             expiry,
-            receive_max: 10,
-            frame_bytes_max: None,
-            alias_max: 0,
-            silence_max: None,
             will: Some(SessionWill {
                 publication: will(),
                 delay: Duration::ZERO,
             }),
-            slow_subscriber: None,
-            format: WireFormat::Static(&NoFrames),
-            socket: Arc::new(NoFrames),
+            ..connect_options()
         };
         self.broker.connect(options, |_, _| {}).expect("connected")
     }

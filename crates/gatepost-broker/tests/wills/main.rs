@@ -2,6 +2,8 @@
 
 mod cluster;
 mod fixture;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::time::Duration;
 
