@@ -110,6 +110,11 @@ pub enum BackboneError {
     /// Another node has adopted the sessions of this one.
     #[error("another node has adopted the sessions of this node, which was not heard")]
     Adopted,
+    /// A failed node had begun to adopt sessions of another failed node.
+    #[error(
+        "node {0} had begun to adopt them, and has failed as well: its own stream is adopted first"
+    )]
+    AdoptedLater(u8),
     /// A later version of Gatepost has written what this node has to read.
     #[error(
         "{part} cannot be read further: a later version of Gatepost has written it, with encoding \

@@ -184,6 +184,27 @@ impl Shared {
         *self.trouble.lock() = Some(trouble);
     }
 
+    /// The reason why this node is not part of its cluster, or not wholly: a connection that has
+    /// begun carries messages at once, but changes of what all nodes have in their databases are
+    /// refused until the node has read it.
+    fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock().clone();
+        let unread = || {
+            let parts = [
+                (
+                    self.records.is_followed(),
+                    "users, rules and listed senders",
+                ),
+                (self.mailboxes.is_followed(), "mail"),
+                (self.lessons.is_followed(), "learned data"),
+            ];
+            let mut unread = parts.iter().filter(|(is_followed, _)| !is_followed);
+            let (_, name) = unread.next()?;
+            Some(format!("this node has not read the {name} of its cluster"))
+        };
+        trouble.or_else(unread)
+    }
+
     pub(crate) fn note_malformed(&self, error: EncodingError) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(target: "backbone", %error, "a message of another node cannot be read");
@@ -309,7 +330,7 @@ impl OtherNodes for Shared {
         let times = self.log.append_times();
         NodesStatus {
             this: self.record().into(),
-            trouble: self.trouble.lock().clone(),
+            trouble: self.trouble(),
             others: self
                 .known_nodes
                 .alive()

@@ -226,7 +226,7 @@ pub struct MemberNode {
 pub struct NodesStatus {
     /// This node.
     pub this: LiveNode,
-    /// The reason why this node is not part of the cluster; `None` while it is.
+    /// The reason why this node is not part of the cluster, or not wholly; `None` while it is.
     pub trouble: Option<String>,
     /// The other nodes that are alive, by number.
     pub others: Vec<LiveNode>,

@@ -269,6 +269,7 @@ fn moved_sessions(examples: &mut Examples) {
     for (name, request) in [
         ("session-piece", SessionRequest::Piece(2)),
         ("session-remove", SessionRequest::Remove),
+        ("session-holds", SessionRequest::Holds),
     ] {
         let (name_of, wanted, claim) = (session_name(), 11, 12);
         let question = SessionQuestion {
@@ -286,6 +287,7 @@ fn moved_sessions(examples: &mut Examples) {
         SessionAnswer::Superseded,
         SessionAnswer::Piece(Bytes::from_static(b"piece")),
         SessionAnswer::Removed,
+        SessionAnswer::Held,
     ];
     for answer in answers {
         let name = match &answer {
@@ -294,6 +296,7 @@ fn moved_sessions(examples: &mut Examples) {
             SessionAnswer::Superseded => "answer-superseded",
             SessionAnswer::Piece(_) => "answer-piece",
             SessionAnswer::Removed => "answer-removed",
+            SessionAnswer::Held => "answer-held",
         };
         let bytes = answer.bytes();
         examples.compare(name, answer, &bytes, SessionAnswer::read);

@@ -97,6 +97,11 @@ impl LessonsView {
         *self.taught.lock() = None;
     }
 
+    /// Whether lessons can be given; they can be without a stream if this server learns nothing.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.learned.get().is_none() || self.taught.lock().is_some()
+    }
+
     /// The stream has a lesson, or the reason why it does not.
     pub(super) fn note_sent(&self, number: u64, stored: Result<(), String>) {
         self.report(

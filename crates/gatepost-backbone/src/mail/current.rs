@@ -23,6 +23,10 @@ impl CurrentStream {
         stream.ok_or_else(|| not_done("the NATS servers cannot be reached"))
     }
 
+    pub(super) fn is_there(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
     /// Waits for a connection.
     pub(super) async fn connected(&self) -> Result<MailStream, MailRefusal> {
         let mut stream = self.0.subscribe();

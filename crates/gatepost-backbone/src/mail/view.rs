@@ -82,6 +82,11 @@ impl MailboxView {
         self.read.send_replace(0);
     }
 
+    /// Whether mail can be stored.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.current.is_there()
+    }
+
     /// The database has the mail up to this sequence, and the stream has so many later messages.
     pub(super) fn note_read(&self, sequence: u64, unread: u64) {
         self.unread.store(unread, Ordering::Relaxed);

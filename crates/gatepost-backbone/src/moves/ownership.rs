@@ -67,6 +67,16 @@ pub(crate) struct SessionSource {
     pub(crate) epoch: u64,
 }
 
+impl SessionSource {
+    /// The stream of the earlier owner.
+    pub(crate) const fn stream(&self) -> NodeStreamId {
+        NodeStreamId {
+            node: self.node,
+            epoch: self.epoch,
+        }
+    }
+}
+
 impl Ownership {
     /// The ownership of a session that no node has. Its claim is later than those of all earlier
     /// sessions of the same name, since it begins with the time.
@@ -104,6 +114,14 @@ impl Ownership {
             owner: by.node,
             epoch: by.epoch,
             sources,
+        }
+    }
+
+    /// The stream of the owner.
+    pub(crate) const fn stream(&self) -> NodeStreamId {
+        NodeStreamId {
+            node: self.owner,
+            epoch: self.epoch,
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) enum SessionRequest {
     Piece(u32),
     /// The content is stored, and may be removed.
     Remove,
+    /// Whether the node has the session. It keeps it.
+    Holds,
 }
 
 /// The answer.
@@ -38,9 +40,12 @@ pub(crate) enum SessionAnswer {
     Piece(Bytes),
     /// The content is removed.
     Removed,
+    /// The node has the session.
+    Held,
 }
 
 const REMOVE: u32 = u32::MAX;
+const HOLDS: u32 = u32::MAX - 1;
 
 impl SessionQuestion {
     pub(crate) fn bytes(&self) -> Bytes {
@@ -52,6 +57,7 @@ impl SessionQuestion {
         buffer.put_u32(match self.request {
             SessionRequest::Piece(index) => index,
             SessionRequest::Remove => REMOVE,
+            SessionRequest::Holds => HOLDS,
         });
         buffer.freeze()
     }
@@ -64,6 +70,7 @@ impl SessionQuestion {
             claim: input.u64()?,
             request: match input.u32()? {
                 REMOVE => SessionRequest::Remove,
+                HOLDS => SessionRequest::Holds,
                 index => SessionRequest::Piece(index),
             },
         })
@@ -78,6 +85,7 @@ impl SessionAnswer {
             Self::Superseded => (2, &[]),
             Self::Piece(bytes) => (3, bytes),
             Self::Removed => (4, &[]),
+            Self::Held => (5, &[]),
         };
         let mut buffer = BytesMut::with_capacity(2 + rest.len());
         buffer.put_u8(VERSION);
@@ -94,6 +102,7 @@ impl SessionAnswer {
             2 => Ok(Self::Superseded),
             3 => Ok(Self::Piece(input.rest())),
             4 => Ok(Self::Removed),
+            5 => Ok(Self::Held),
             _ => Err(EncodingError::Malformed),
         }
     }
@@ -145,8 +154,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(wanted: u64, claim: u64, index in 0..REMOVE, client: String) {
-            for request in [SessionRequest::Remove, SessionRequest::Piece(index)] {
+        fn what_is_written_reads_back(wanted: u64, claim: u64, index in 0..HOLDS, client: String) {
+            let piece = SessionRequest::Piece(index);
+            for request in [SessionRequest::Remove, SessionRequest::Holds, piece] {
                 let name = name(&client);
                 let question = SessionQuestion { name, wanted, claim, request };
                 prop_assert_eq!(SessionQuestion::read(question.bytes()), Ok(question));

@@ -316,7 +316,7 @@ impl SessionClaim<'_> {
                 Some(SessionAnswer::Piece(bytes)) => {
                     return Ok(Some(Piece::read(bytes).map_err(unreadable)?));
                 }
-                Some(SessionAnswer::Busy) | None => {}
+                Some(SessionAnswer::Busy | SessionAnswer::Held) | None => {}
             }
             if Instant::now() >= self.deadline {
                 return Err(ClaimError::NotReleased(node).into());
@@ -382,6 +382,22 @@ impl MoveContext {
                 None
             }
         }
+    }
+
+    /// Whether the owner of a key answers that it does not have the session.
+    pub(super) async fn is_denied(&self, ownership: &Ownership, name: &SessionName) -> bool {
+        let alive = self.shared.known_nodes.alive();
+        if !alive.iter().any(|record| record.node == ownership.owner) {
+            return false;
+        }
+        let question = SessionQuestion {
+            name: name.clone(),
+            wanted: ownership.claim,
+            claim: ownership.claim,
+            request: SessionRequest::Holds,
+        };
+        let answer = self.ask(ownership.owner, &question).await;
+        answer == Some(SessionAnswer::Absent)
     }
 
     /// Informs the earlier owners of a session that this node has stored its content.

@@ -14,15 +14,19 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::kv::{self, CreateErrorKind};
 use bytes::Bytes;
 
+use super::stream_states::is_emptied;
+use super::taken_session::FailedStream;
 use super::{MoveContext, taking_over};
 use crate::error::BackboneError;
 use crate::membership::{LEASE, RENEW_EVERY};
 use crate::node_epoch::NodeStreamId;
-use crate::node_stream::message::MessageKind;
 use crate::node_streams;
 
 /// The interval at which the streams of nodes are listed.
 const LIST_EVERY: Duration = Duration::from_secs(2);
+/// The longest time for which sessions of a stream wait for the adoption of another one, beyond
+/// the time after which that begins.
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The streams that no living node writes.
 #[derive(Default)]
@@ -31,6 +35,8 @@ pub(super) struct AbandonedStreams {
     since: HashMap<NodeStreamId, Instant>,
     /// Streams whose sessions were adopted.
     emptied: HashSet<NodeStreamId>,
+    /// Since when sessions of a stream wait for the adoption of another one.
+    waiting: HashMap<NodeStreamId, Instant>,
 }
 
 impl AbandonedStreams {
@@ -57,6 +63,7 @@ impl AbandonedStreams {
             }
         }
         self.since = since;
+        self.waiting.retain(|id, _| self.since.contains_key(id));
         let has_own = self.since.keys().any(|id| id.node == shared.node);
         shared.moves.set_earlier_epoch(has_own);
         Ok(())
@@ -64,16 +71,13 @@ impl AbandonedStreams {
 
     /// The stream that is due, the later epochs of a node first. An earlier epoch waits until the
     /// later ones of its node are adopted. A stream that this version cannot read is left to a node
-    /// of a later one.
-    fn due(
-        &self,
-        adopt_after: Duration,
-        unreadable: &HashSet<NodeStreamId>,
-    ) -> Option<NodeStreamId> {
+    /// of a later one, and one whose sessions wait for the adoption of another stream to the next
+    /// time.
+    fn due(&self, adopt_after: Duration, left: &HashSet<NodeStreamId>) -> Option<NodeStreamId> {
         let is_due = |since: &Instant| since.elapsed() >= adopt_after;
         let due = self.since.iter().filter(|(_, since)| is_due(since));
         due.map(|(id, _)| *id)
-            .filter(|id| !self.has_later(*id) && !unreadable.contains(id))
+            .filter(|id| !self.has_later(*id) && !left.contains(id))
             .min()
     }
 
@@ -86,6 +90,20 @@ impl AbandonedStreams {
     fn is_only(&self, id: NodeStreamId) -> bool {
         let of_node = self.since.keys().filter(|other| other.node == id.node);
         of_node.count() == 1
+    }
+
+    /// Sessions of a stream may wait for the adoption of another one.
+    fn may_wait(&self, id: NodeStreamId, adopt_after: Duration) -> bool {
+        let waiting = self.waiting.get(&id);
+        waiting.is_none_or(|since| since.elapsed() < adopt_after + WAIT_MAX)
+    }
+
+    fn failed_stream(&self, id: NodeStreamId, adopt_after: Duration) -> FailedStream {
+        FailedStream {
+            id,
+            is_only: self.is_only(id),
+            may_wait: self.may_wait(id, adopt_after),
+        }
     }
 }
 
@@ -101,9 +119,10 @@ pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> 
             tracing::debug!(target: "backbone", %error, "the nodes' streams are not listed");
             continue;
         }
-        let mut unreadable = HashSet::new();
-        while let Some(id) = streams.due(adopt_after, &unreadable) {
-            match Box::pin(adopt_node(&context, id, streams.is_only(id))).await {
+        let mut left = HashSet::new();
+        while let Some(id) = streams.due(adopt_after, &left) {
+            let failed = streams.failed_stream(id, adopt_after);
+            match Box::pin(adopt_node(&context, failed)).await {
                 Ok(true) => {
                     streams.since.remove(&id);
                     context.shared.unreadable.clear(&description(id));
@@ -112,7 +131,13 @@ pub(super) async fn run(context: MoveContext, mut streams: AbandonedStreams) -> 
                 Ok(false) => break,
                 Err(error @ BackboneError::Later { .. }) => {
                     context.shared.unreadable.note(&description(id), &error);
-                    unreadable.insert(id);
+                    left.insert(id);
+                }
+                Err(error @ BackboneError::AdoptedLater(_)) => {
+                    tracing::info!(target: "backbone", node = id.node, %error,
+                        "sessions of a failed node wait");
+                    streams.waiting.entry(id).or_insert_with(Instant::now);
+                    left.insert(id);
                 }
                 Err(error) => {
                     tracing::warn!(target: "backbone", node = id.node, %error,
@@ -129,24 +154,6 @@ fn description(id: NodeStreamId) -> String {
     format!("the sessions of node {}", id.node)
 }
 
-/// Whether a stream has nothing but a fence. A message of a later version is none that this one
-/// knows.
-async fn is_emptied(context: &MoveContext, id: NodeStreamId) -> Result<bool, BackboneError> {
-    let subjects = &context.shared.subjects;
-    let Some(stream) = node_streams::find(&context.engine, &subjects.node_stream_name(id)).await?
-    else {
-        return Ok(true);
-    };
-    if stream.cached_info().state.messages > 1 {
-        return Ok(false);
-    }
-    match node_streams::last_message(&stream, &subjects.node_stream(id)).await {
-        Ok(last) => Ok(last.is_some_and(|(_, last)| last.kind == MessageKind::Fence)),
-        Err(BackboneError::Later { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 async fn delete_stream(context: &MoveContext, id: NodeStreamId) {
     let deleted = context
         .engine
@@ -157,13 +164,9 @@ async fn delete_stream(context: &MoveContext, id: NodeStreamId) {
     }
 }
 
-/// Adopts the sessions of a stream, unless another node does. `is_only` says that its node has no
-/// earlier one.
-async fn adopt_node(
-    context: &MoveContext,
-    id: NodeStreamId,
-    is_only: bool,
-) -> Result<bool, BackboneError> {
+/// Adopts the sessions of a stream, unless another node does.
+async fn adopt_node(context: &MoveContext, failed: FailedStream) -> Result<bool, BackboneError> {
+    let id = failed.id;
     let key = format!("adopting.{}.{:x}", id.node, id.epoch);
     let value = Bytes::from(context.shared.node.to_string());
     let revision = match context.nodes.create(&key, value.clone()).await {
@@ -178,7 +181,7 @@ async fn adopt_node(
         revision,
     };
     let adopted = tokio::select! {
-        adopted = taking_over::take_over(context, id, is_only) => adopted,
+        adopted = taking_over::take_over(context, failed) => adopted,
         error = claim.keep() => Err(error),
     };
     let _ = context.nodes.delete(&key).await;

@@ -5,8 +5,8 @@
 //!   the log;
 //! - `releasing.rs`: the earlier owner;
 //! - `reconciling.rs`: at the beginning of a connection, the sessions of this node and the keys;
-//! - `failed_nodes.rs`, `node_replica.rs`, `taking_over.rs`, `log_kept.rs`, `due_wills.rs`: the
-//!   sessions of nodes that have failed;
+//! - `failed_nodes.rs`, `stream_states.rs`, `node_replica.rs`, `taking_over.rs`,
+//!   `taken_session.rs`, `log_kept.rs`, `due_wills.rs`: the sessions of nodes that have failed;
 //! - `group_shares.rs`: what these nodes were to serve to shared subscriptions;
 //! - `log_range.rs`: reading a part of the log.
 
@@ -21,6 +21,8 @@ mod missed_log;
 mod node_replica;
 mod reconciling;
 mod releasing;
+mod stream_states;
+mod taken_session;
 mod taking_over;
 #[cfg(test)]
 mod tests;

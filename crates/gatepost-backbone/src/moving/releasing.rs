@@ -87,6 +87,7 @@ impl MoveContext {
                     Err(_) => SessionAnswer::Busy.into(),
                 };
             }
+            SessionRequest::Holds => return self.held(id, wanted).into(),
         };
         match transfer::piece(&shared.log.store, id, wanted, index) {
             Ok(Some(piece)) => {
@@ -120,6 +121,21 @@ impl MoveContext {
             return SessionAnswer::Absent.into();
         }
         self.release(question, id)
+    }
+
+    /// Whether this node has the session by this claim.
+    fn held(&self, id: SessionId, wanted: u64) -> SessionAnswer {
+        let moves = &self.shared.moves;
+        let is_moving = moves.claiming.lock().contains_key(&id)
+            || moves.is_joining(id)
+            || moves.releasing.lock().contains(&(id, wanted));
+        if is_moving {
+            SessionAnswer::Busy
+        } else if moves.own_claim(id) == Some(wanted) {
+            SessionAnswer::Held
+        } else {
+            SessionAnswer::Absent
+        }
     }
 
     fn release(&self, question: &SessionQuestion, id: SessionId) -> DueAnswer {

@@ -63,6 +63,11 @@ impl RecordsView {
         count(&self.changed);
     }
 
+    /// Whether the view follows the bucket, so that entries can be changed.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.bucket.load().is_some()
+    }
+
     /// Waits until the view follows the bucket.
     pub(crate) async fn followed(&self) {
         let mut changed = self.changed.subscribe();
