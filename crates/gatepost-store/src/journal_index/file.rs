@@ -3,31 +3,31 @@
 //! Entries are indexed in blocks of a few entries that follow each other in the journal. The table
 //! `block` says where each ends: a block covers the ids after the end of the one before, whatever
 //! rows are there. Its checksum covers the ids and the checksums of these rows, so that a row that
-//! was added, replaced or removed without the index is noticed. The blocks of a part share
-//! one FTS5 table, which contains their terms; a part is dropped as a whole.
-//!
-//! FTS5 stores neither texts (`content=''`) nor positions (`detail=none`).
+//! was added, replaced or removed without the index is noticed. The signatures of blocks are stored
+//! in [parts](super::part), which are dropped as a whole.
 
 use rusqlite::{Connection, params};
 
-use super::terms::{EntryTerms, JournalTerms};
+use super::part::{self, PART_BLOCKS, Part};
+use super::signature::Signature;
+use super::terms::{self, JournalTerms};
 use crate::JournalEntry;
 
 /// The format of the file, its terms included. A file of another format is replaced.
-pub(super) const FORMAT: i64 = 1;
+pub(super) const FORMAT: i64 = 2;
 /// Pages of the write-ahead log before they are moved into the file.
 const LOG_PAGES_MAX: i64 = 500;
 /// Has a connection free the pages that it caches.
 pub(super) const RELEASE_MEMORY: &str = "PRAGMA shrink_memory";
 /// The memory of the pages that a connection caches, in KiB; SQLite writes it as a negative number.
 const CACHE_KIB_MAX: i64 = 1_024;
-/// The number of the first block of a file.
-const FIRST_BLOCK: i64 = 1;
+/// The number of the first block of a file, with which a part begins.
+const FIRST_BLOCK: i64 = PART_BLOCKS;
 
 /// Entries that are indexed together.
 #[derive(Default)]
 pub(super) struct Block {
-    pub(super) terms: EntryTerms,
+    signature: Signature,
     checksum: crc32fast::Hasher,
     rows: usize,
     last: i64,
@@ -37,7 +37,7 @@ impl Block {
     /// Adds a row of the journal; `entry` is `None` if it is not intact.
     pub(super) fn add(&mut self, id: i64, crc: Option<i64>, entry: Option<&JournalEntry>) {
         if let Some(entry) = entry {
-            self.terms.add(entry);
+            terms::add_entry(&mut self.signature, entry);
         }
         self.checksum.update(&id.to_le_bytes());
         self.checksum.update(&crc.unwrap_or(-1).to_le_bytes());
@@ -82,8 +82,10 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<bool> {
                  last INTEGER NOT NULL UNIQUE,
                  checksum INTEGER NOT NULL
              );
+             {chunks}
              PRAGMA user_version = {FORMAT};
-             COMMIT;"
+             COMMIT;",
+            chunks = part::TABLE,
         ))?;
         return Ok(true);
     }
@@ -142,45 +144,63 @@ fn blocks_where(
     blocks.collect()
 }
 
-/// Adds a block after the newest one.
+/// Adds blocks after the newest one.
 pub(super) fn append(
     connection: &Connection,
-    block: &Block,
+    blocks: &[Block],
     part_blocks: i64,
 ) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO block (number, last, checksum)
          VALUES (coalesce((SELECT max(number) + 1 FROM block), ?), ?, ?)",
     )?;
-    let number = insert.insert(params![FIRST_BLOCK, block.last, block.checksum()])?;
-    let part = number / part_blocks;
-    // Only with its first block: if the part is missing later, the index is damaged.
-    if number == FIRST_BLOCK || number % part_blocks == 0 {
-        connection.execute_batch(&format!(
-            "CREATE VIRTUAL TABLE part_{part} USING fts5(
-                terms, content='', contentless_delete=1, detail=none, tokenize='ascii'
-            )"
-        ))?;
+    let mut numbered = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let number = insert.insert(params![FIRST_BLOCK, block.last, block.checksum()])?;
+        numbered.push((number, block));
     }
-    index(connection, part, number, block)
+    // Only a part's first block makes the part: if it is missing later, the index is damaged.
+    let is_first = |number: i64| number % part_blocks == 0;
+    write_signatures(connection, &numbered, part_blocks, is_first)
 }
 
-/// Indexes a block again, whose rows have changed.
+/// Indexes blocks again, whose rows have changed, in the order of their numbers.
 pub(super) fn replace(
     connection: &Connection,
-    number: i64,
-    block: &Block,
+    blocks: &[(i64, Block)],
     part_blocks: i64,
 ) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached("UPDATE block SET checksum = ? WHERE number = ?")?;
-    update.execute([block.checksum(), number])?;
-    index(connection, number / part_blocks, number, block)
+    let mut numbered = Vec::with_capacity(blocks.len());
+    for (number, block) in blocks {
+        update.execute([block.checksum(), *number])?;
+        numbered.push((*number, block));
+    }
+    write_signatures(connection, &numbered, part_blocks, |_| false)
 }
 
-fn index(connection: &Connection, part: i64, number: i64, block: &Block) -> rusqlite::Result<()> {
-    let sql = format!("INSERT OR REPLACE INTO part_{part} (rowid, terms) VALUES (?, ?)");
-    let mut insert = connection.prepare_cached(&sql)?;
-    insert.execute(params![number, block.terms.text()])?;
+/// Writes the signatures of numbered blocks. `is_first` says of a number that its part is new.
+fn write_signatures(
+    connection: &Connection,
+    blocks: &[(i64, &Block)],
+    part_blocks: i64,
+    is_first: impl Fn(i64) -> bool,
+) -> rusqlite::Result<()> {
+    let of_one_part =
+        |one: &(i64, &Block), other: &(i64, &Block)| one.0 / part_blocks == other.0 / part_blocks;
+    for blocks in blocks.chunk_by(of_one_part) {
+        let first = blocks[0].0;
+        let number = first / part_blocks;
+        let mut part = if is_first(first) {
+            Part::new(number)
+        } else {
+            Part::read(connection, number)?
+        };
+        for (number, block) in blocks {
+            part.set((number % part_blocks) as u32, &block.signature);
+        }
+        part.write(connection)?;
+    }
     Ok(())
 }
 
@@ -203,7 +223,7 @@ pub(super) fn drop_before(
     let kept = block_of(connection, oldest)?.map_or(newest, |block| block.number);
     for part in first / part_blocks..kept / part_blocks {
         let transaction = connection.unchecked_transaction()?;
-        transaction.execute_batch(&format!("DROP TABLE part_{part}"))?;
+        part::remove_before(&transaction, part + 1)?;
         transaction.execute(
             "DELETE FROM block WHERE number < ?",
             [(part + 1) * part_blocks],
@@ -231,18 +251,18 @@ pub(super) fn candidates(
         Some(block) => block.number,
         None => transaction.query_row("SELECT max(number) FROM block", [], |row| row.get(0))?,
     };
-    let query = terms.query();
+    let places = terms.places();
     let mut found = Vec::new();
     for part in (oldest.number / part_blocks..=newest / part_blocks).rev() {
-        let mut matching = transaction.prepare_cached(&format!(
-            "SELECT rowid FROM part_{part}(?) WHERE rowid BETWEEN ? AND ?
-             ORDER BY rowid DESC LIMIT ?"
-        ))?;
-        let left = (count - found.len()) as i64;
-        let values = params![query, oldest.number, newest, left];
-        let numbers = matching.query_map(values, |row| row.get::<_, i64>(0))?;
-        for number in numbers {
-            found.extend(blocks_after(&transaction, number? - 1, 1)?);
+        let mut blocks = part::blocks_with(&transaction, part, &places)?;
+        // The newest first.
+        while blocks != 0 && found.len() < count {
+            let column = blocks.ilog2();
+            blocks &= !(1 << column);
+            let number = part * part_blocks + i64::from(column);
+            if (oldest.number..=newest).contains(&number) {
+                found.extend(blocks_after(&transaction, number - 1, 1)?);
+            }
         }
         if found.len() >= count {
             break;

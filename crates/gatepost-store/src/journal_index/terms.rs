@@ -1,27 +1,20 @@
-//! The terms of journal entries: small numbers that the index stores instead of texts.
+//! The terms of journal entries: the numbers by which the index knows texts.
 //!
 //! A text has a term for each three consecutive characters in lower case, so a part of it is found
 //! wherever it begins. The verdict, and each rule and topic as a whole, have a term of their own. A
 //! term is a hash: an entry that has all terms of a search may still not match, so the search
 //! compares each entry, but an entry that lacks one of them cannot match.
 //!
-//! [`EntryTerms::add`] must cover every field that a search compares. A change of these terms makes
+//! [`add_entry`] must cover every field that a search compares. A change of these terms makes
 //! existing indexes wrong, so it needs another [`FORMAT`](super::file::FORMAT).
 
 use std::collections::BTreeSet;
 
 use gatepost_message::{Action, TopicFilter};
-use hashbrown::HashSet;
 
+use super::signature::{Signature, Term, places_of};
 use crate::JournalEntry;
 
-/// The bits of a term; a mail has about 250 of them, and a journal some ten thousand.
-const TERM_BITS: u32 = 25;
-/// The bits of a character of a term's text.
-const CHARACTER_BITS: u32 = 5;
-/// The characters of a term's text.
-const TEXT_CHARACTERS: u32 = TERM_BITS / CHARACTER_BITS;
-const ALPHABET: &[u8; 1 << CHARACTER_BITS] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// The offset and the prime of the hash FNV-1a with 64 bits.
 const HASH_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const HASH_PRIME: u64 = 0x0100_0000_01b3;
@@ -37,7 +30,7 @@ enum TermKind {
 
 /// The terms that every entry has which a search finds. Without terms, any entry may match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JournalTerms(BTreeSet<u32>);
+pub struct JournalTerms(BTreeSet<Term>);
 
 impl JournalTerms {
     /// Requires a text that contains `part`, in any case. A part of less than three characters
@@ -57,12 +50,14 @@ impl JournalTerms {
     /// Requires a rule of this name, in any case.
     pub fn require_rule(&mut self, name: &str) {
         let name = name.to_lowercase();
+        self.require_text(&name);
         self.0.insert(whole(TermKind::Rule, name.as_bytes()));
     }
 
     /// Requires a topic that matches the filter.
     pub fn require_topic(&mut self, filter: &TopicFilter) {
         if !filter.has_wildcard() {
+            self.require_text(filter.as_str());
             let topic = whole(TermKind::Topic, filter.as_str().as_bytes());
             self.0.insert(topic);
             return;
@@ -79,74 +74,45 @@ impl JournalTerms {
         self.0.is_empty()
     }
 
-    /// The FTS5 query for rows with all terms.
-    pub(super) fn query(&self) -> String {
-        let mut query = String::new();
-        for (number, term) in self.0.iter().enumerate() {
-            if number > 0 {
-                query.push_str(" AND ");
-            }
-            query.push('"');
-            push_text(&mut query, *term);
-            query.push('"');
-        }
-        query
+    /// The places of the bits that a signature must have, in their order.
+    pub(super) fn places(&self) -> Vec<usize> {
+        places_of(&self.0)
     }
 }
 
-/// The terms of some entries, each once.
-#[derive(Default)]
-pub(super) struct EntryTerms(HashSet<u32>);
-
-impl EntryTerms {
-    /// Adds the terms of one entry.
-    pub(super) fn add(&mut self, entry: &JournalEntry) {
-        let envelope = &entry.envelope;
-        self.add_text(&entry.id.to_string());
-        self.add_text(&entry.reason);
-        self.add_text(&envelope.peer.to_string());
-        let texts = [
-            &entry.subject,
-            &envelope.sender,
-            &envelope.user,
-            &envelope.client,
-        ];
-        for text in texts.into_iter().flatten().chain(&envelope.recipients) {
-            self.add_text(text);
-        }
-        for topic in entry.all_topics() {
-            self.add_text(topic.as_str());
-            self.0
-                .insert(whole(TermKind::Topic, topic.as_str().as_bytes()));
-        }
-        for hit in &entry.hits {
-            let name = hit.name.to_lowercase();
-            self.add_text(&name);
-            self.0.insert(whole(TermKind::Rule, name.as_bytes()));
-        }
-        let verdict = whole(TermKind::Verdict, entry.action.name().as_bytes());
-        self.0.insert(verdict);
+/// Adds the terms of an entry to the signature of its block.
+pub(super) fn add_entry(signature: &mut Signature, entry: &JournalEntry) {
+    let envelope = &entry.envelope;
+    add_text(signature, &entry.id.to_string());
+    add_text(signature, &entry.reason);
+    add_text(signature, &envelope.peer.to_string());
+    let texts = [
+        &entry.subject,
+        &envelope.sender,
+        &envelope.user,
+        &envelope.client,
+    ];
+    for text in texts.into_iter().flatten().chain(&envelope.recipients) {
+        add_text(signature, text);
     }
-
-    fn add_text(&mut self, text: &str) {
-        each_of_text(text, |term| {
-            self.0.insert(term);
-        });
+    for topic in entry.all_topics() {
+        add_text(signature, topic.as_str());
+        signature.add(whole(TermKind::Topic, topic.as_str().as_bytes()));
     }
-
-    /// The text that FTS5 divides into the terms.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::with_capacity(self.0.len() * (TEXT_CHARACTERS as usize + 1));
-        for term in &self.0 {
-            push_text(&mut text, *term);
-            text.push(' ');
-        }
-        text
+    for hit in &entry.hits {
+        let name = hit.name.to_lowercase();
+        add_text(signature, &name);
+        signature.add(whole(TermKind::Rule, name.as_bytes()));
     }
+    signature.add(whole(TermKind::Verdict, entry.action.name().as_bytes()));
+}
+
+fn add_text(signature: &mut Signature, text: &str) {
+    each_of_text(text, |term| signature.add(term));
 }
 
 /// Visits the terms of each three consecutive characters.
-fn each_of_text(text: &str, mut visit: impl FnMut(u32)) {
+fn each_of_text(text: &str, mut visit: impl FnMut(Term)) {
     let (mut first, mut second) = (None, None);
     for third in text.to_lowercase().chars() {
         if let (Some(first), Some(second)) = (first, second) {
@@ -160,7 +126,7 @@ fn each_of_text(text: &str, mut visit: impl FnMut(u32)) {
     }
 }
 
-fn whole(kind: TermKind, bytes: &[u8]) -> u32 {
+fn whole(kind: TermKind, bytes: &[u8]) -> Term {
     let mut hash = TermHash::new(kind);
     for byte in bytes {
         hash.add(u64::from(*byte));
@@ -168,14 +134,7 @@ fn whole(kind: TermKind, bytes: &[u8]) -> u32 {
     hash.term()
 }
 
-fn push_text(text: &mut String, term: u32) {
-    for character in 0..TEXT_CHARACTERS {
-        let digit = (term >> (character * CHARACTER_BITS)) as usize % ALPHABET.len();
-        text.push(char::from(ALPHABET[digit]));
-    }
-}
-
-/// FNV-1a, which is the same in every version of the program; its high bits are mixed best.
+/// FNV-1a, which is the same in every version of the program.
 struct TermHash(u64);
 
 impl TermHash {
@@ -187,17 +146,17 @@ impl TermHash {
         self.0 = (self.0 ^ number).wrapping_mul(HASH_PRIME);
     }
 
-    const fn term(self) -> u32 {
-        // The low bits depend on the low bits of the numbers only, the highest on the last least.
-        ((self.0 ^ (self.0 >> 32)) & ((1 << TERM_BITS) - 1)) as u32
+    const fn term(self) -> Term {
+        Term(self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal_index::signature::SIGNATURE_BITS;
 
-    fn of_text(text: &str) -> BTreeSet<u32> {
+    fn of_text(text: &str) -> BTreeSet<Term> {
         let mut terms = JournalTerms::default();
         terms.require_text(text);
         terms.0
@@ -233,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn common_terms_do_not_collide() {
+    fn common_terms_are_spread_over_the_signature() {
         let mut found = BTreeSet::new();
-        let mut count = 0;
+        let mut count = 0_usize;
         for first in 'a'..='z' {
             for second in 'a'..='z' {
                 for third in 'a'..='z' {
@@ -244,7 +203,15 @@ mod tests {
                 }
             }
         }
-        // 17,576 of 33,554,432 numbers: about 5 are expected to be shared.
-        assert!(count - found.len() < 30, "{}", count - found.len());
+        assert_eq!(found.len(), count);
+        // Each place is that of as many terms as any other.
+        let mut uses = vec![0_usize; SIGNATURE_BITS];
+        for place in found.iter().flat_map(|term| term.places()) {
+            uses[place] += 1;
+        }
+        let expected = 3.0 * count as f64 / SIGNATURE_BITS as f64;
+        let squares = uses.iter().map(|&uses| (uses as f64 - expected).powi(2));
+        let chi_squared = squares.sum::<f64>() / expected / SIGNATURE_BITS as f64;
+        assert!((0.9..1.1).contains(&chi_squared), "{chi_squared}");
     }
 }

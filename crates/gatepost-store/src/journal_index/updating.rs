@@ -93,11 +93,12 @@ impl Indexer {
         if blocks.is_empty() {
             return Ok(());
         }
+        let present = blocks
+            .iter()
+            .map(|block| Ok((block.number, self.journal.read(block)?)));
+        let present: Vec<(i64, Block)> = present.collect::<rusqlite::Result<_>>()?;
         let transaction = connection.unchecked_transaction()?;
-        for block in blocks {
-            let present = self.journal.read(block)?;
-            file::replace(&transaction, block.number, &present, self.index.part_blocks)?;
-        }
+        file::replace(&transaction, &present, self.index.part_blocks)?;
         transaction.commit()
     }
 
@@ -121,19 +122,17 @@ impl Indexer {
             return Ok(false);
         };
         self.index.reading_until.store(last, Ordering::SeqCst);
-        let transaction = connection.unchecked_transaction()?;
-        let part_blocks = self.index.part_blocks;
-        let mut block = Block::default();
+        let mut blocks: Vec<Block> = Vec::with_capacity(rows.div_ceil(self.sizes.block_rows));
         self.journal.each(after, last, |id, crc, entry| {
+            let block = match blocks.last_mut() {
+                Some(block) if block.rows() < self.sizes.block_rows => block,
+                _ => blocks.push_mut(Block::default()),
+            };
             block.add(id, crc, entry.as_ref());
-            if block.rows() >= self.sizes.block_rows {
-                file::append(&transaction, &std::mem::take(&mut block), part_blocks)?;
-            }
             Ok(())
         })?;
-        if block.rows() > 0 {
-            file::append(&transaction, &block, part_blocks)?;
-        }
+        let transaction = connection.unchecked_transaction()?;
+        file::append(&transaction, &blocks, self.index.part_blocks)?;
         transaction.commit()?;
         self.index.coverage.lock().reaches(last);
         Ok(true)
