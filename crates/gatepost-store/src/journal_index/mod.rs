@@ -16,7 +16,7 @@
 //! - A text has a term for each three consecutive characters, because a search finds a part of a
 //!   word. An index of words would not find `example.org` by `ample`.
 //! - The terms are not stored: each sets a few bits of a [signature], whose length is fixed. An
-//!   inverted index (FTS5) took three times as long to write, and is not faster to search.
+//!   inverted index (FTS5) took several times as long to write, and is not faster to search.
 //! - Entries are indexed in blocks of [`BLOCK_ROWS`]. Neighbours share most of their terms, so a
 //!   signature for them all is shorter. A candidate costs the reading of a block.
 //! - Blocks are grouped in [parts](part), which are dropped when the journal was trimmed beyond
