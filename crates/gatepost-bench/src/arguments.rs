@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::agent::AgentArguments;
+use crate::bounds;
 use crate::compare::CompareArguments;
 use crate::hosts::HostArguments;
 use crate::process::Pinning;
@@ -177,7 +178,7 @@ pub struct AllArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) peers: Option<PathBuf>,
     /// Number of runs of each
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = bounds::count)]
     pub(crate) runs: usize,
     /// Write each scenario's result into this folder
     #[arg(long, value_name = "DIR")]
@@ -206,11 +207,14 @@ pub struct SeriesArguments {
     #[arg(long, value_name = "WAY", help_heading = "Targets and runs")]
     pub over: Option<String>,
     /// Runs of each target [default: 1, of SCAN 20 as the original made]
-    #[arg(long, value_name = "N", help_heading = "Targets and runs")]
+    #[arg(
+        long, value_name = "N", help_heading = "Targets and runs", value_parser = bounds::count,
+    )]
     pub runs: Option<usize>,
     /// Steps of a swept setting, such as --subscribers 10..19000
     #[arg(
         long, value_name = "N", default_value_t = DEFAULT_STEPS, help_heading = "Targets and runs",
+        value_parser = bounds::count,
     )]
     pub steps: usize,
     /// Processors of the servers that the bench starts, and of the bench: "0:1", "0,1:2-3"

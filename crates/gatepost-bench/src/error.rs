@@ -93,8 +93,8 @@ pub enum BenchError {
         /// A description of the error.
         reason: String,
     },
-    /// Ratios to peers that fell by more than is permitted.
-    #[error("{0} of the ratios fell too far")]
+    /// Ratios to peers that fell by more than is permitted, and faults that increased.
+    #[error("{0} results are worse than in the record before by more than is permitted")]
     RatiosFell(usize),
     /// Another system error.
     #[error(transparent)]

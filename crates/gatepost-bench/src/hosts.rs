@@ -1,6 +1,8 @@
 //! The division of a run among hosts: the flags for agents' shares, and the resulting assignments.
 
+use std::fs;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +34,45 @@ pub struct HostArguments {
         default_value_t = 1
     )]
     pub agents: usize,
+    /// The login of the broker.
+    #[command(flatten)]
+    #[serde(skip)]
+    pub login: BrokerLogin,
+}
+
+/// The login of the broker that conductor and agents use, if it requires one.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct BrokerLogin {
+    /// The user name at the broker of --join
+    #[arg(
+        long,
+        value_name = "NAME",
+        help_heading = "Several hosts",
+        requires = "join"
+    )]
+    pub join_user: Option<String>,
+    /// A file with the password at the broker of --join
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Several hosts",
+        requires = "join_user"
+    )]
+    pub join_password_file: Option<PathBuf>,
+}
+
+impl BrokerLogin {
+    /// The password, without the line end of its file.
+    pub(crate) fn password(&self) -> Result<Option<String>, BenchError> {
+        let read = |path: &PathBuf| {
+            let text = fs::read_to_string(path).map_err(|error| BenchError::File {
+                path: path.clone(),
+                error,
+            })?;
+            Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+        };
+        self.join_password_file.as_ref().map(read).transpose()
+    }
 }
 
 impl HostArguments {

@@ -141,6 +141,33 @@ impl<'de> Deserialize<'de> for Buckets {
     }
 }
 
+/// The percentiles that reports show: the name, and the number of durations from which on one is
+/// beyond it. With fewer it would be the maximum by another name.
+const PERCENTILES: [(&str, u64, fn(&LatencySummary) -> f64); 7] = [
+    ("p50", 1, |summary| summary.p50_us),
+    ("p90", 10, |summary| summary.p90_us),
+    ("p99", 100, |summary| summary.p99_us),
+    ("p99.9", 1_000, |summary| summary.p99_9_us),
+    ("p99.99", 10_000, |summary| summary.p99_99_us),
+    ("p99.999", 100_000, |summary| summary.p99_999_us),
+    ("max", 1, |summary| summary.maximum_us),
+];
+
+impl LatencySummary {
+    /// The names of the percentiles, and `max`.
+    pub fn percentile_names() -> impl Iterator<Item = &'static str> {
+        PERCENTILES.iter().map(|(name, ..)| *name)
+    }
+
+    /// A percentile in microseconds; `None` if there is none of this name, or too few durations
+    /// were recorded.
+    pub fn percentile_us(&self, name: &str) -> Option<f64> {
+        let mut all = PERCENTILES.iter();
+        let (_, fewest, value) = all.find(|(known, ..)| *known == name)?;
+        (self.count >= *fewest).then(|| value(self))
+    }
+}
+
 /// The figures of a histogram, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // Each name says its percentile.
@@ -184,6 +211,22 @@ mod tests {
                 "{figure} for {expected}"
             );
         }
+    }
+
+    #[test]
+    fn a_percentile_that_no_duration_is_beyond_is_unknown() {
+        let mut few = Latencies::default();
+        for span in 1..=150_u64 {
+            few.record(span * 1_000);
+        }
+        let summary = few.summary();
+        for known in ["p50", "p90", "p99", "max"] {
+            assert!(summary.percentile_us(known).is_some(), "{known}");
+        }
+        for unknown in ["p99.9", "p99.99", "p99.999", "p98"] {
+            assert_eq!(summary.percentile_us(unknown), None, "{unknown}");
+        }
+        assert_eq!(LatencySummary::default().percentile_us("p50"), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 pub mod agent;
 pub mod arguments;
+mod bounds;
 pub mod clock;
 pub mod compare;
 pub mod error;

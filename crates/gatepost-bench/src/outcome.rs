@@ -2,11 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Nanoseconds;
 use crate::latency::{Buckets, Latencies, LatencySummary};
 use crate::process::{Costs, MachineLoad, Noise, ProcessRecord};
 use crate::statistics::{Steadiness, steadiness};
 use crate::sweep::Point;
 
+/// A generator, or one of its threads, below this share of a processor was not limited by it.
+pub(crate) const BUSY_PERCENT: f64 = 95.0;
 /// Parts of a second whose counts determine whether a run was steady.
 pub(crate) const PARTS_PER_SECOND: u64 = 10;
 
@@ -108,6 +111,10 @@ impl RunOutcome {
     }
 
     fn figure(&mut self, name: impl Into<String>, value: f64, unit: &str, better: Better) {
+        // JSON has no such numbers, and a report that contains one could not be read again.
+        if !value.is_finite() {
+            return;
+        }
         self.figures.push(Figure {
             name: name.into(),
             value,
@@ -227,6 +234,33 @@ impl RunOutcome {
         }
     }
 
+    /// Adds a warning if operations were begun late, measured from when they were due.
+    pub(crate) fn warn_of_slip(&mut self, slip: &Latencies) {
+        /// The delay at p99 from which latencies are doubtful.
+        const LATE_US: f64 = 1_000.0;
+        let late_us = slip.summary().p99_us;
+        if late_us > LATE_US {
+            let late = late_us / 1e3;
+            self.warn(format!("the schedule slipped: {late:.1} ms late at p99"));
+        }
+    }
+
+    /// Adds a warning if an operation that had no answer at the end of a closed loop has waited for
+    /// longer than any that is part of the latencies of this name.
+    pub(crate) fn warn_of_waiting(&mut self, name: &str, waited: Option<Nanoseconds>) {
+        /// Shorter waits are usual.
+        const SHORT_US: f64 = 100_000.0;
+        let waited = waited.unwrap_or_default() as f64 / 1e3;
+        let longest = self.latency_of(name).map_or(0.0, |known| known.maximum_us);
+        if waited > longest.max(SHORT_US) {
+            let seconds = waited / 1e6;
+            self.warn(format!(
+                "a {name} had no answer at the end, {seconds:.1} s after it began: the latencies \
+                 do not include it"
+            ));
+        }
+    }
+
     fn warn_of_noise(&mut self, costs: &Costs) {
         /// The share of the machine's time from which other programs disturb a measurement.
         const STOLEN_SHARE: f64 = 0.02;
@@ -234,6 +268,15 @@ impl RunOutcome {
         /// A processor that is slower than this share of its best is throttled.
         const FREQUENCY_SHARE: f64 = 0.9;
         let (machine, generator) = (costs.machine, &costs.generator);
+        // One saturated thread limits the load, however many processors are idle.
+        let is_limit = generator.busiest_thread_percent > BUSY_PERCENT;
+        if is_limit {
+            let share = generator.busiest_thread_percent;
+            self.warn(format!(
+                "a thread of the generator was busy for {share:.0} % of the time: it may be the \
+                 bottleneck"
+            ));
+        }
         if machine.total_seconds <= 0.0 {
             return;
         }
@@ -264,9 +307,7 @@ impl RunOutcome {
         }
         /// With less idle time than this share, the machine was saturated.
         const SPARE_SHARE: f64 = 0.03;
-        /// A generator below this share of a processor was not limited by it.
-        const BUSY_PERCENT: f64 = 95.0;
-        if idle < SPARE_SHARE && generator.cpu_percent() > BUSY_PERCENT {
+        if !is_limit && idle < SPARE_SHARE && generator.cpu_percent() > BUSY_PERCENT {
             self.warn("the generator had no processor to spare: it may be the bottleneck");
         }
     }
@@ -290,5 +331,49 @@ impl Headline {
             value,
             source: source.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_busy_thread_of_the_generator_is_a_reason_for_doubt() {
+        let warnings = |busiest_thread_percent| {
+            let mut outcome = RunOutcome::default();
+            let costs = Costs {
+                generator: ProcessRecord {
+                    seconds: 10.0,
+                    user_seconds: 9.9,
+                    busiest_thread_percent,
+                    ..ProcessRecord::default()
+                },
+                // Seven of eight processors had nothing to do.
+                machine: MachineLoad {
+                    busy_seconds: 10.0,
+                    stolen_seconds: 0.0,
+                    total_seconds: 80.0,
+                },
+                noise: Noise {
+                    load_average: 0.0,
+                    frequency_share: 1.0,
+                },
+                ..Costs::default()
+            };
+            outcome.set_costs(costs, "page", 1);
+            outcome.warnings
+        };
+        assert!(warnings(99.0)[0].contains("a thread of the generator was busy for 99 %"));
+        assert_eq!(warnings(60.0), [""; 0]);
+    }
+
+    #[test]
+    fn a_figure_that_json_cannot_hold_is_left_out() {
+        let mut outcome = RunOutcome::default();
+        outcome.higher("messages per second", 178.0 / 0.0, "/s");
+        outcome.lower("lost", 0.0, "");
+        assert_eq!(outcome.value("messages per second"), None);
+        assert_eq!(outcome.value("lost"), Some(0.0));
     }
 }

@@ -149,9 +149,20 @@ fn run_series(points: &SweepPoints, arguments: &SeriesArguments) -> Result<(), B
     // An incomplete result is printed and written to requested files, but never recorded.
     match (failure, &arguments.record) {
         (Some(failure), _) => Err(failure),
-        (None, Some(folder)) => record::keep(folder, report).map(drop),
+        (None, Some(folder)) => keep(folder, report),
         (None, None) => Ok(()),
     }
+}
+
+/// Records a complete result. An interrupted one has fewer runs or shorter ones, so it cannot be
+/// compared with others.
+fn keep(folder: &Path, report: BenchReport) -> Result<(), BenchError> {
+    if report.interrupted {
+        let folder = folder.display();
+        eprintln!("gatepost-bench: interrupted, so nothing is recorded in {folder}");
+        return Ok(());
+    }
+    record::keep(folder, report).map(drop)
 }
 
 /// Runs each scenario with those of the peers that offer it.
@@ -204,7 +215,7 @@ fn run_floor(json: Option<&Path>, folder: Option<&Path>) -> Result<(), BenchErro
     if let Some(path) = json {
         report.write(path)?;
     }
-    folder.map_or(Ok(()), |folder| record::keep(folder, report).map(drop))
+    folder.map_or(Ok(()), |folder| keep(folder, report))
 }
 
 fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchError> {
@@ -234,6 +245,7 @@ fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchErro
 /// A report on the machine itself.
 fn of_machine(scenario: &str, outcome: RunOutcome) -> BenchReport {
     BenchReport {
+        interrupted: outcome.interrupted,
         targets: vec![TargetReport {
             name: "this machine".into(),
             runs: vec![outcome],

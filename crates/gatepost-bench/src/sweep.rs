@@ -110,7 +110,12 @@ impl<T: Number> FromStr for SweepValues<T> {
     fn from_str(text: &str) -> Result<Self, String> {
         let parse = |text: &str| {
             let digits = text.trim().replace('_', "");
-            digits.parse().map_err(|_| {
+            // Of the texts that are a float, "nan" and "inf" are no setting.
+            let number = digits
+                .parse()
+                .ok()
+                .filter(|number: &T| number.to_f64().is_finite());
+            number.ok_or_else(|| {
                 format!("'{text}' is not a number; write 10, a list 10,100 or a range 10..1000")
             })
         };

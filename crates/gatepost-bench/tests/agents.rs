@@ -29,9 +29,20 @@ struct Agent(Child);
 
 impl Agent {
     fn start(hosts: &Hosts, host: usize, name: &str, control: SocketAddr) -> Self {
+        Self::start_with(hosts, host, name, control, &[])
+    }
+
+    fn start_with(
+        hosts: &Hosts,
+        host: usize,
+        name: &str,
+        control: SocketAddr,
+        more: &[&str],
+    ) -> Self {
         let mut command = hosts.command(host, env!("CARGO_BIN_EXE_gatepost-bench"));
         let join = format!("mqtt://{}", hosts.reach(control));
         command.args(["agent", "--join", &join, "--name", name]);
+        command.args(more);
         let child = command.stdout(Stdio::null()).spawn();
         Self(child.expect("the agent starts"))
     }
@@ -257,8 +268,9 @@ fn mail(line: &str) -> Option<&'static str> {
 fn run_on_two(hosts: &Hosts, settings: &str, target: &str, shares: &[&str]) -> RunOutcome {
     let (control, _) = start_counting(hosts.any_address(), Faults::default());
     let here = Hosts::loopback(1);
-    let _agents = [(hosts, 0, "one"), (hosts, 1, "two")]
-        .map(|(hosts, host, name)| Agent::start(hosts, host, name, control));
+    let _agents = [(hosts, 0, "one"), (hosts, 1, "two")].map(|(hosts, host, name)| {
+        Agent::start_with(hosts, host, name, control, &["--allow-commands"])
+    });
     let _box = Agent::start(
         &here,
         0,
@@ -357,6 +369,23 @@ fn pages_mails_and_calls_of_several_hosts_add_up() {
     let run = run_on_two(&hosts, "call --calls 5", "sh -c 'exit 3'", &shares);
     assert_eq!(run.latencies[0].summary.count, 10, "{run:?}");
     assert_eq!(run.value("exit code"), Some(3.0));
+}
+
+#[test]
+fn an_agent_runs_no_commands_unless_it_is_allowed_to() {
+    let hosts = Hosts::loopback(1);
+    let (control, _) = start_counting("127.0.0.1", Faults::default());
+    let _one = Agent::start(&hosts, 0, "one", control);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, made) = (folder.path().join("run.json"), folder.path().join("made"));
+    let command = format!("touch {}", made.display());
+    let shares = ["one=callers:1"];
+    let child = conductor(&hosts, "call --calls 1", &command, control, &shares, &json);
+    let output = child.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(error.contains("--allow-commands"), "{error}");
+    assert!(!made.exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod broker;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use gatepost_bench::arguments::{BenchArguments, BenchSubcommand};
@@ -125,6 +125,21 @@ fn duplicates_are_counted() {
         ..Faults::default()
     });
     assert_eq!(counts(&outcome), [0, 100, 0]);
+    // The second arrival of a message is no delivery.
+    assert_eq!(outcome.latencies[0].summary.count, 1_000);
+    assert_eq!(outcome.counts_by_second.iter().sum::<u64>(), 1_000);
+}
+
+#[test]
+fn a_rate_above_the_generators_limit_does_not_lengthen_the_run() {
+    let words = "bench fanout --publishers 1 --subscribers 1 --rate 100000000 --size 100 \
+                 --seconds 0.3 --warm-up 0 --drain 0.1";
+    let begun = Instant::now();
+    let outcome = fanout_with(Faults::default(), words);
+    // 30 million messages would take a hundred times as long.
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let says_so = |warning: &String| warning.contains("the generator could not send");
+    assert!(outcome.warnings.iter().any(says_so), "{outcome:?}");
 }
 
 #[test]

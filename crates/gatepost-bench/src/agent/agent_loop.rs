@@ -6,11 +6,13 @@ use super::fanout_worker::FanoutRun;
 use super::link::AgentLink;
 use super::message::{AddressedOrder, AgentCommand, AgentReport, FanoutParameters, SignedReport};
 use super::scenario_worker::ScenarioWorker;
+use super::workload::Workload;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use crate::hosts::Assignment;
+use crate::hosts::{Assignment, BrokerLogin};
 use crate::interrupt::{self, is_signalled};
 use crate::process::Machine;
+use crate::target::Endpoint;
 
 /// Interval at which reports of the worker threads are collected.
 const COLLECTED_EVERY: Nanoseconds = clock::SECOND / 50;
@@ -27,6 +29,12 @@ pub struct AgentArguments {
     /// End after one run, instead of waiting for the next
     #[arg(long)]
     once: bool,
+    /// Run the commands that CALL names, as this user: everybody who may publish to the broker can
+    /// choose them
+    #[arg(long)]
+    allow_commands: bool,
+    #[command(flatten)]
+    login: BrokerLogin,
 }
 
 /// Serves until it is interrupted.
@@ -40,7 +48,7 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
     };
     let will =
         serde_json::to_vec(&gone).map_err(|error| BenchError::Settings(error.to_string()))?;
-    let link = AgentLink::of_agent(&arguments.join, &name, &will)?;
+    let link = AgentLink::of_agent(&arguments.join, &arguments.login, &name, &will)?;
     println!("agent {name}: joined {}", arguments.join);
     let mut agent = AgentLoop {
         name,
@@ -48,6 +56,7 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
         session: 0,
         running: None,
         scenario: None,
+        allows_commands: arguments.allow_commands,
         runs: 0,
     };
     while !is_signalled() && (!arguments.once || agent.runs == 0) {
@@ -64,6 +73,11 @@ fn host_name() -> String {
     }
 }
 
+/// Whether a target is a command. A text that is neither a command nor a URL is refused later.
+fn is_command(endpoint: &str) -> bool {
+    matches!(endpoint.parse(), Ok(Endpoint::Command(_)))
+}
+
 struct AgentLoop {
     name: String,
     link: AgentLink,
@@ -72,6 +86,7 @@ struct AgentLoop {
     running: Option<FanoutRun>,
     /// Its share of any other scenario.
     scenario: Option<ScenarioWorker>,
+    allows_commands: bool,
     /// Completed runs.
     runs: usize,
 }
@@ -149,17 +164,7 @@ impl AgentLoop {
                 endpoint,
                 clients,
                 server,
-            } => {
-                let name = workload.name();
-                println!(
-                    "agent {}: {name}, {clients} clients at {endpoint}",
-                    self.name
-                );
-                // A run of a lost conductor must have ended before the next one begins.
-                self.forget();
-                self.scenario = Some(ScenarioWorker::join(workload, &endpoint, clients, server)?);
-                Ok(())
-            }
+            } => self.run_workload(workload, &endpoint, clients, server),
             AgentCommand::Pass { at } => {
                 if let Some(scenario) = &mut self.scenario {
                     scenario.pass(at);
@@ -183,6 +188,29 @@ impl AgentLoop {
                 Ok(())
             }
         }
+    }
+
+    fn run_workload(
+        &mut self,
+        workload: Workload,
+        endpoint: &str,
+        clients: usize,
+        server: Option<u16>,
+    ) -> Result<(), BenchError> {
+        if clients > 0 && !self.allows_commands && is_command(endpoint) {
+            return Err(BenchError::Settings(
+                "it runs no commands: start the agent with --allow-commands".into(),
+            ));
+        }
+        println!(
+            "agent {}: {}, {clients} clients at {endpoint}",
+            self.name,
+            workload.name()
+        );
+        // A run of a lost conductor must have ended before the next one begins.
+        self.forget();
+        self.scenario = Some(ScenarioWorker::join(workload, endpoint, clients, server)?);
+        Ok(())
     }
 
     fn prepare_fanout(

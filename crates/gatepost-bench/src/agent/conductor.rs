@@ -67,7 +67,7 @@ impl Conductor {
     /// Connects to the broker that all hosts use.
     pub(super) fn join(hosts: &HostArguments) -> Result<Self, BenchError> {
         Ok(Self {
-            link: AgentLink::of_conductor(hosts.join.as_deref().unwrap_or_default())?,
+            link: AgentLink::of_conductor(hosts.join.as_deref().unwrap_or_default(), &hosts.login)?,
             session: clock::now(),
             agents: BTreeMap::new(),
         })
@@ -212,6 +212,11 @@ impl Conductor {
             let unknown = || BenchError::server(&name, "its clock cannot be compared");
             let agent = self.agents.get_mut(&name).ok_or_else(unknown)?;
             (agent.assignment, agent.clock) = (assignment, Some(clock.ok_or_else(unknown)?));
+        }
+        // The first ones had nothing to report while the clocks of the others were compared.
+        let now = clock::now();
+        for agent in self.agents.values_mut() {
+            agent.last_seen = now;
         }
         Ok(())
     }

@@ -20,9 +20,6 @@ use crate::target::{Endpoint, Url};
 
 /// Interval of progress reports.
 const PROGRESS_EVERY: Nanoseconds = clock::SECOND / 5;
-/// The time to wait for acknowledgements after the last message was sent.
-const ACKNOWLEDGE_FOR: Nanoseconds = clock::SECOND / 2;
-
 /// The times of a run, by this host's clock.
 #[derive(Debug, Clone, Copy)]
 struct Times {
@@ -65,7 +62,9 @@ impl FanoutRun {
             let (plan, stage) = (Arc::clone(&plan), Arc::clone(&stage));
             thread::spawn(move || Receivers::run(&plan, &stage, 0, 1))
         });
-        let publishing = (!plan.publisher_share.is_empty()).then(|| PublisherThread::start(&plan));
+        let patience = clock::from_seconds(orders.seconds.drain);
+        let publishing = (!plan.publisher_share.is_empty())
+            .then(|| PublisherThread::start(&plan, &stage, patience));
         Ok(Self {
             plan,
             stage,
@@ -162,22 +161,25 @@ impl FanoutRun {
 }
 
 impl Drop for FanoutRun {
-    /// Ends the threads of an aborted run: receivers notice the flag, publishers their closed
-    /// channel or the end of their schedule.
+    /// Ends the threads of an aborted run: receivers notice the flag, publishers the flag or their
+    /// closed channel.
     fn drop(&mut self) {
         self.stage.stop();
     }
 }
 
 impl PublisherThread {
-    fn start(plan: &Arc<Plan>) -> Self {
+    /// Acknowledgements are awaited for as long as `patience` after the last message was sent.
+    fn start(plan: &Arc<Plan>, stage: &Arc<FanoutProgress>, patience: Nanoseconds) -> Self {
         let (plan, ready) = (Arc::clone(plan), Arc::new(AtomicBool::new(false)));
+        let stage = Arc::clone(stage);
         let (go, begin) = mpsc::channel();
         let (result, done) = mpsc::channel();
         let is_ready = Arc::clone(&ready);
         thread::spawn(move || {
             // If the run was aborted, the receiver is gone and the result is not needed.
-            let _ = result.send(publish(&plan, &is_ready, &begin));
+            let published = publish(&plan, &stage, patience, &is_ready, &begin);
+            let _ = result.send(published);
         });
         Self { ready, go, done }
     }
@@ -199,21 +201,30 @@ impl PublisherThread {
 
 fn publish(
     plan: &Plan,
+    stage: &FanoutProgress,
+    patience: Nanoseconds,
     ready: &AtomicBool,
     go: &Receiver<Times>,
 ) -> Result<AgentReport, BenchError> {
     let publishers = Publishers::connect(plan)?;
     ready.store(true, Ordering::Release);
     let times = go.recv().map_err(|_| BenchError::Interrupted)?;
-    let mut published = publishers.play(times.begin, times.measure, times.end)?;
-    let deadline = clock::now() + ACKNOWLEDGE_FOR;
-    while published.unacknowledged() > 0 && clock::now() < deadline {
+    let Times {
+        begin,
+        measure,
+        end,
+    } = times;
+    // Those of an abandoned run would go on into the next one.
+    let mut published = publishers.play(begin, measure, end, || stage.is_stopped())?;
+    let deadline = clock::now() + patience;
+    while published.unacknowledged() > 0 && clock::now() < deadline && !stage.is_stopped() {
         published.collect_acknowledgements();
         thread::sleep(Duration::from_millis(1));
     }
     Ok(AgentReport::Sent {
         slip: published.slip.buckets(),
         unacknowledged: published.unacknowledged(),
+        given_up: published.given_up,
         acknowledgements: published.acknowledgements().buckets(),
         sent: published.sent,
     })

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use super::message::{ORDERS, REPORTS};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
+use crate::hosts::BrokerLogin;
 use crate::target::{Endpoint, Url};
 
 /// Large enough for a histogram of all latencies, the largest report.
@@ -38,22 +39,27 @@ pub(super) struct AgentLink {
 
 impl AgentLink {
     /// The conductor's end.
-    pub(super) fn of_conductor(url: &str) -> Result<Self, BenchError> {
+    pub(super) fn of_conductor(url: &str, login: &BrokerLogin) -> Result<Self, BenchError> {
         let name = format!("bench-conductor-{}-{:x}", std::process::id(), clock::now());
-        Self::join(url, &name, ORDERS, REPORTS, None)
+        Self::join(url, login, &name, (ORDERS, REPORTS), None)
     }
 
     /// An agent's end; the broker publishes `will` if the agent disconnects unexpectedly.
-    pub(super) fn of_agent(url: &str, name: &str, will: &[u8]) -> Result<Self, BenchError> {
+    pub(super) fn of_agent(
+        url: &str,
+        login: &BrokerLogin,
+        name: &str,
+        will: &[u8],
+    ) -> Result<Self, BenchError> {
         let client_id = format!("bench-agent-{name}");
-        Self::join(url, &client_id, REPORTS, ORDERS, Some(will))
+        Self::join(url, login, &client_id, (REPORTS, ORDERS), Some(will))
     }
 
     fn join(
         url: &str,
+        login: &BrokerLogin,
         client_id: &str,
-        send_to: &'static str,
-        receive_from: &'static str,
+        (send_to, receive_from): (&'static str, &'static str),
         will: Option<&[u8]>,
     ) -> Result<Self, BenchError> {
         let Endpoint::Url(
@@ -66,6 +72,7 @@ impl AgentLink {
         else {
             return Err(BenchError::Settings("--join takes mqtt://HOST:PORT".into()));
         };
+        let password = login.password()?;
         let stream = TcpStream::connect(address.address()?)
             .map_err(|error| BenchError::server(&url, error.to_string()))?;
         stream.set_nodelay(true)?;
@@ -88,8 +95,8 @@ impl AgentLink {
                 topic: send_to,
                 payload,
             }),
-            user_name: None,
-            password: None,
+            user_name: login.join_user.as_deref(),
+            password: password.as_deref().map(str::as_bytes),
         }))?;
         link.expect("CONNACK", |packet| match packet {
             Packet::Connack(connack) => Some(!connack.reason.is_error()),
@@ -217,5 +224,46 @@ impl AgentLink {
 
     fn failed(&self, reason: impl Into<String>) -> BenchError {
         BenchError::server(&self.url, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn the_broker_receives_the_login() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("password");
+        std::fs::write(&file, "a secret\n").expect("written");
+        let login = BrokerLogin {
+            join_user: Some("bench".into()),
+            join_password_file: Some(file),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("mqtt://{}", listener.local_addr().expect("an address"));
+        let broker = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut input = [0; 1024];
+            let count = stream.read(&mut input).expect("CONNECT");
+            let (packet, _) = decode_next(VERSION, &input[..count], PACKET_MAX_BYTES)
+                .expect("a packet")
+                .expect("a whole one");
+            let Packet::Connect(connect) = packet else {
+                panic!("{packet:?}");
+            };
+            (
+                connect.user_name.map(str::to_owned),
+                connect.password.map(<[u8]>::to_vec),
+            )
+        });
+        // The broker closes the connection once it has seen the login.
+        assert!(AgentLink::of_conductor(&url, &login).is_err());
+        let (user, password) = broker.join().expect("no panic");
+        assert_eq!(user.as_deref(), Some("bench"));
+        assert_eq!(password.as_deref(), Some(b"a secret".as_slice()));
     }
 }

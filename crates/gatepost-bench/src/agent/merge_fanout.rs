@@ -29,19 +29,22 @@ impl MergedFanout {
     pub(super) fn outcome(mut self, plan: &Plan) -> RunOutcome {
         let mut all = ReceiveTotals::default();
         let (mut tally, mut slip) = (TrackerCounts::default(), Latencies::default());
-        let (mut unacknowledged, mut acknowledgements) = (0, Latencies::default());
+        let (mut unacknowledged, mut given_up) = (0, 0);
+        let mut acknowledgements = Latencies::default();
         let (mut generator, mut server) = (ProcessRecord::default(), None);
         let mut by_agent = Vec::new();
         for (name, agent) in &mut self.agents {
             if let Some(AgentReport::Sent {
                 slip: late,
                 unacknowledged: without,
+                given_up: late_ones,
                 acknowledgements: waited,
                 ..
             }) = &agent.sent
             {
                 slip.add(late);
                 unacknowledged += without;
+                given_up += late_ones;
                 acknowledgements.add(waited);
             }
             let Some(AgentReport::Done {
@@ -65,6 +68,7 @@ impl MergedFanout {
             tally,
             slip,
             unacknowledged,
+            given_up,
             acknowledgements,
             seconds: self.seconds,
             costs: Costs {
@@ -162,6 +166,7 @@ pub(super) fn add(sum: &mut ProcessRecord, one: &ProcessRecord) {
     sum.user_seconds += one.user_seconds;
     sum.system_seconds += one.system_seconds;
     sum.resident_bytes_max += one.resident_bytes_max;
+    sum.busiest_thread_percent = sum.busiest_thread_percent.max(one.busiest_thread_percent);
     sum.voluntary_switches += one.voluntary_switches;
     sum.involuntary_switches += one.involuntary_switches;
     sum.traffic.received_bytes += one.traffic.received_bytes;

@@ -143,6 +143,7 @@ pub(super) enum AgentReport {
         sent: Vec<u32>,
         slip: Buckets,
         unacknowledged: u64,
+        given_up: u64,
         acknowledgements: Buckets,
     },
     /// The result of its FANOUT share.

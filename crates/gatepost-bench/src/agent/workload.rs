@@ -63,16 +63,17 @@ impl Workload {
         }
     }
 
-    /// The same workload with another number of clients.
+    /// The same workload with another number of clients. A rate is that of all of them together, so
+    /// it is divided like them.
     pub(super) fn with_clients(mut self, clients: usize) -> Self {
         let count = SweepValues::one(clients);
         match &mut self {
             Self::Call(_) => {}
-            Self::Calls(arguments) => arguments.connections = count,
+            Self::Calls(arguments) => arguments.limit_to(clients),
             Self::Idle(arguments) => arguments.connections = count,
             Self::Smtp(arguments) => arguments.sessions = count,
             Self::Subscribe(arguments) => arguments.users = count,
-            Self::Web(arguments) => arguments.clients = count,
+            Self::Web(arguments) => arguments.limit_to(clients),
         }
         self
     }

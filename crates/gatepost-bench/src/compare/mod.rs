@@ -207,6 +207,11 @@ fn write_words(
                 first.name, second.name
             )?;
         }
+        None if one.median().total_cmp(&other.median()).is_ne() => writeln!(
+            text,
+            "{} is {ratio:.3} times {}; neither of them varies.",
+            second.name, first.name
+        )?,
         None => writeln!(text, "{} and {} do not vary.", first.name, second.name)?,
     }
     let by_mean_text = by_mean.map_or("-".to_owned(), |p| general(p, 3));
@@ -304,6 +309,15 @@ No difference proven at 95.0% confidence
         let text = compared(99.0, &[("A", slow), ("B", fast)]);
         assert!(text.contains("B is 1.420 times A (1.4"), "{text}");
         assert!(!text.contains("disagree"), "{text}");
+    }
+
+    #[test]
+    fn values_that_do_not_vary_may_differ() {
+        let (one, other) = ("100\n100\n100\n", "200\n200\n200\n");
+        let text = compared(95.0, &[("A", one), ("B", other)]);
+        assert!(text.contains("B is 2.000 times A; neither"), "{text}");
+        let text = compared(95.0, &[("A", one), ("B", one)]);
+        assert!(text.contains("A and B do not vary."), "{text}");
     }
 
     #[test]

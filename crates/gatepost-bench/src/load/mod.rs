@@ -183,6 +183,12 @@ impl<C> Loop<C> {
         }
     }
 
+    /// The number of bytes that a connection's socket has not accepted yet.
+    pub fn unsent(&self, index: usize) -> usize {
+        let link = self.links.get(index).and_then(Option::as_ref);
+        link.map_or(0, |link| link.outgoing.len())
+    }
+
     /// Closes a connection.
     pub fn close<Shared>(&mut self, index: usize, reason: ConnectionClosed, shared: &mut Shared)
     where

@@ -15,7 +15,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::PeerDefinition;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use crate::process::{Processors, WatchedServer};
+use crate::interrupt;
+use crate::process::{Processors, WatchedServer, is_group_alive};
 use crate::target::RunningTarget;
 
 /// The time within which a server must end after it was requested to.
@@ -168,6 +169,7 @@ impl Running {
             None => command.spawn(),
         };
         let child = spawned.map_err(|error| self.not_ready(error.to_string()))?;
+        interrupt::end_with_us(child.id());
         self.child = Some(child);
         let deadline = started + definition.ready_seconds * clock::SECOND;
         for name in &definition.ready {
@@ -196,19 +198,23 @@ impl Running {
         missing: &str,
         ready: impl Fn() -> bool,
     ) -> Result<(), BenchError> {
-        while !ready() {
+        loop {
+            // If the server has ended, another program answers at its port.
+            let is_ready = ready();
             let ended = self
                 .child
                 .as_mut()
                 .is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
-            if ended || clock::now() > deadline || crate::interrupt::interrupted() {
+            if is_ready && !ended {
+                return Ok(());
+            }
+            if ended || clock::now() > deadline || interrupt::interrupted() {
                 let what = if ended { "it ended" } else { missing };
                 let said = tail(&self.folder.0.join(LOG));
                 return Err(self.not_ready(format!("{what}; it said: {said}")));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-        Ok(())
     }
 }
 
@@ -218,17 +224,21 @@ impl Drop for Running {
         let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
             return;
         };
+        let leader = child.id();
         // An error means that it has already ended.
         let _ = kill_process_group(group, Signal::TERM);
         let deadline = clock::now() + STOP_SECONDS * clock::SECOND;
-        while matches!(child.try_wait(), Ok(None)) {
+        // Its workers may outlive the process that was started: they would run into the next
+        // measurement.
+        while matches!(child.try_wait(), Ok(None)) || is_group_alive(leader) {
             if clock::now() > deadline {
                 let _ = kill_process_group(group, Signal::KILL);
                 let _ = child.wait();
-                return;
+                break;
             }
             std::thread::sleep(LOOK_AGAIN);
         }
+        interrupt::forget_group(leader);
     }
 }
 
@@ -334,6 +344,22 @@ mod tests {
         let soon = text.replace("echo loading", "echo loading; sleep 0.1; echo loaded");
         let definition: PeerDefinition = toml::from_str(&soon).expect("a definition");
         Running::start("slow", &definition, "", &[], None, |_| Ok(())).expect("it says so");
+    }
+
+    #[test]
+    fn workers_that_outlive_their_server_have_ended_when_it_is_dropped() {
+        // The worker ends later than the process that was started, and writes a file before.
+        let text = "about=\"x\"\nprogram=\"sh\"\n\
+            command=[\"{program}\",\"-c\",\"(trap 'sleep 0.3; echo >$OUT; exit' TERM; echo up >up; \
+            while :; do sleep 0.01; done) & wait\"]\n[offers]\n[environment]\n\
+            OUT=\"OUTPUT\"\n[ready_text]\nfile=\"up\"\ntext=\"up\"\n";
+        let folder = tempfile::tempdir().expect("a folder");
+        let written = folder.path().join("written");
+        let text = text.replace("OUTPUT", &written.to_string_lossy());
+        let definition: PeerDefinition = toml::from_str(&text).expect("a definition");
+        let running = Running::start("forks", &definition, "", &[], None, |_| Ok(()));
+        drop(running.expect("it starts"));
+        assert!(written.exists(), "the worker was still running");
     }
 
     #[test]

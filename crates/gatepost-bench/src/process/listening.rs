@@ -4,8 +4,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// The process that listens on a local TCP port. If there are several (a master and its workers
-/// share the socket), it is the ancestor of the others, which is the one with the lowest id.
+/// Programs that listen for a server in a container, whose costs are not the server's.
+const FORWARDERS: [&str; 2] = ["docker-proxy", "rootlessport"];
+
+/// The process that listens on a local TCP port; none if it only forwards to a container. If there
+/// are several (a master and its workers share the socket), it is the ancestor of the others, which
+/// is the one with the lowest id.
 pub fn listener_of_port(port: u16) -> Option<u32> {
     let mut inodes = HashSet::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -21,6 +25,14 @@ pub fn listener_of_port(port: u16) -> Option<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         .filter(|pid| holds_socket(*pid, &inodes))
         .min()
+        .filter(|pid| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+            !name.is_ok_and(|name| is_forwarder(&name))
+        })
+}
+
+fn is_forwarder(name: &str) -> bool {
+    FORWARDERS.contains(&name.trim())
 }
 
 /// The inode in a line of `/proc/net/tcp`, if it is a listening socket on the port.
@@ -59,6 +71,12 @@ fn holds_socket(pid: u32, inodes: &HashSet<u64>) -> bool {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn a_forwarder_is_not_the_server() {
+        assert!(is_forwarder("docker-proxy\n"));
+        assert!(!is_forwarder("gatepost\n"));
+    }
 
     #[test]
     fn this_test_is_found_by_its_port() {

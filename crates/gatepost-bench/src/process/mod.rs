@@ -8,6 +8,7 @@ mod network;
 mod pinning;
 mod running_time;
 mod sampler;
+mod threads;
 mod usage;
 mod watched;
 
@@ -17,5 +18,6 @@ pub use machine::{Machine, MachineLoad, Noise};
 pub use network::Traffic;
 pub use pinning::{Pinning, Processors};
 pub use sampler::{Costs, ProcessRecord, Sampler};
+pub(crate) use usage::is_group_alive;
 pub use usage::{CpuTimes, Usage, cpu_times_of_self};
 pub use watched::WatchedServer;

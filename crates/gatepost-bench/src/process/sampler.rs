@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::calls::are_requested;
+use super::threads::ThreadTimes;
 use super::{CallCounter, MachineLoad, Noise, Traffic, Usage, WatchedServer};
 use crate::clock::{self, Nanoseconds};
 
@@ -31,6 +32,9 @@ pub struct ProcessRecord {
     /// The network traffic of its namespace.
     #[serde(default)]
     pub traffic: Traffic,
+    /// CPU of the generator's thread that used the most, in percent of one processor; 0 if unknown.
+    #[serde(default)]
+    pub busiest_thread_percent: f64,
     /// CPU of each second, in percent of one processor.
     pub cpu_percent_by_second: Vec<f64>,
     /// Memory at the end of each second.
@@ -127,6 +131,8 @@ struct Watch {
     calls_first: u64,
     traffic_first: Traffic,
     first: Usage,
+    /// CPU time of each thread of the generator at the start.
+    threads_first: ThreadTimes,
     last: Usage,
     first_time: Nanoseconds,
     last_time: Nanoseconds,
@@ -151,6 +157,7 @@ impl Watch {
             calls,
             traffic_first: Traffic::default(),
             first: Usage::default(),
+            threads_first: ThreadTimes::default(),
             last: Usage::default(),
             first_time: clock::now(),
             last_time: 0,
@@ -158,6 +165,9 @@ impl Watch {
         };
         watch.first = watch.usage().unwrap_or_default();
         watch.traffic_first = watch.traffic();
+        if watch.watched.is_none() {
+            watch.threads_first = ThreadTimes::of_self();
+        }
         (watch.last, watch.last_time) = (watch.first, watch.first_time);
         watch
     }
@@ -202,6 +212,10 @@ impl Watch {
             .as_ref()
             .map(|calls| calls.count() - self.calls_first);
         record.traffic = traffic.since(self.traffic_first);
+        if self.watched.is_none() && record.seconds > 0.0 {
+            let busiest = ThreadTimes::of_self().largest_since(&self.threads_first);
+            record.busiest_thread_percent = 100.0 * busiest / record.seconds;
+        }
         (self.last, self.last_time) = (usage, now);
     }
 }
@@ -221,5 +235,7 @@ mod tests {
         let server = costs.server.expect("it was requested");
         assert!(server.seconds >= 0.1 && costs.generator.resident_bytes_max > 0);
         assert!(server.cpu_seconds() >= 0.0 && costs.machine.total_seconds >= 0.0);
+        let busiest = costs.generator.busiest_thread_percent;
+        assert!((0.0..=101.0).contains(&busiest), "{busiest}");
     }
 }

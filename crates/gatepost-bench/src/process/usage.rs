@@ -15,7 +15,8 @@ pub struct Usage {
     pub user_seconds: f64,
     /// CPU seconds in the kernel.
     pub system_seconds: f64,
-    /// Resident memory in bytes; shared pages are counted for each process.
+    /// Resident memory in bytes. Of a server with several processes, each shared page is counted
+    /// once, if the kernel permits the query.
     pub resident_bytes: u64,
     /// Number of voluntary context switches.
     pub voluntary_switches: u64,
@@ -35,10 +36,14 @@ impl Usage {
     /// ended and were waited for is included in their parent's. `None` once the process has ended.
     pub fn of_tree(pid: u32) -> Option<Self> {
         let mut total = of_process(pid)?;
-        for descendant in tree_of(pid).into_iter().skip(1) {
+        let tree = tree_of(pid);
+        for &descendant in tree.iter().skip(1) {
             if let Some(usage) = of_process(descendant) {
                 total.add(usage);
             }
+        }
+        if tree.len() > 1 {
+            total.resident_bytes = memory_of(&tree);
         }
         Some(total)
     }
@@ -56,6 +61,20 @@ impl Usage {
         self.involuntary_switches += other.involuntary_switches;
         self.threads += other.threads;
     }
+}
+
+/// The memory of several processes together, in bytes. Processes that were forked from one share
+/// most of their pages: the sum of their resident memory would count those once for each.
+pub(super) fn memory_of(processes: &[u32]) -> u64 {
+    let of_one = |pid: &u32| {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+        let kibibytes = match read("smaps_rollup") {
+            Ok(text) if text.contains("Pss:") => field_of_status(&text, "Pss:"),
+            _ => field_of_status(&read("status").unwrap_or_default(), "VmRSS:"),
+        };
+        kibibytes * 1024
+    };
+    processes.iter().map(of_one).sum()
 }
 
 /// The four times that `times(2)` returns, in seconds, as printed by the original CALL benchmark.
@@ -100,7 +119,9 @@ pub fn cpu_times_of_self() -> CpuTimes {
 
 /// The relevant fields of `/proc/PID/stat` (proc(5)).
 struct Stat {
+    is_zombie: bool,
     parent: u32,
+    group: u32,
     times: CpuTimes,
     threads: u64,
 }
@@ -120,7 +141,9 @@ impl Stat {
                 .map(|count| count / ticks)
         };
         Some(Self {
+            is_zombie: *fields.first()? == "Z",
             parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
             times: CpuTimes {
                 user: seconds(14)?,
                 system: seconds(15)?,
@@ -187,18 +210,25 @@ fn field_of_status(status: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
+fn all_processes() -> impl Iterator<Item = (u32, Stat)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Some((pid, stat_of(pid)?))
+    })
+}
+
 fn children_by_parent() -> HashMap<u32, Vec<u32>> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        if let Some((pid, stat)) = pid.and_then(|pid| Some((pid, stat_of(pid)?))) {
-            children.entry(stat.parent).or_default().push(pid);
-        }
+    for (pid, stat) in all_processes() {
+        children.entry(stat.parent).or_default().push(pid);
     }
     children
+}
+
+/// Whether a process of this group is running. One that has ended but was not waited for is not.
+pub(crate) fn is_group_alive(group: u32) -> bool {
+    all_processes().any(|(_, stat)| stat.group == group && !stat.is_zombie)
 }
 
 #[cfg(test)]
@@ -239,8 +269,19 @@ mod tests {
         let fields = "S 7 1 1 0 -1 4194560 100 0 0 0 250 50 25 5 20 0 3 0 100 0 0";
         let stat = Stat::parse(&format!("42 (a) b (c)) {fields}")).expect("a stat line");
         let ticks = clock_ticks_per_second() as f64;
-        assert_eq!((stat.parent, stat.threads), (7, 3));
+        assert_eq!((stat.parent, stat.group, stat.threads), (7, 1, 3));
         assert!((stat.times.total() - 330.0 / ticks).abs() < 1e-9);
+    }
+
+    #[test]
+    fn memory_that_processes_share_is_counted_once() {
+        let own = std::process::id();
+        // The same process twice has twice its share of its pages, which is at most what is
+        // resident.
+        let once = memory_of(&[own]);
+        assert!(once > 100_000, "{once}");
+        let resident = of_process(own).expect("this process").resident_bytes;
+        assert!(once <= resident + resident / 10, "{once} of {resident}");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use super::{PacketEvent, ReaderStep};
 
 /// The maximum length of a control line: INFO is the longest.
 const LINE_MAX_BYTES: usize = 64 * 1024;
+/// The maximum length of a payload; a longer one is an error of the server.
+const PAYLOAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 fn subject(topic: &str) -> String {
     topic.replace('/', ".")
@@ -52,7 +54,8 @@ pub(super) fn next(bytes: &[u8]) -> Result<ReaderStep<'_>, String> {
         let length: usize = std::str::from_utf8(digits)
             .ok()
             .and_then(|digits| digits.parse().ok())
-            .ok_or("MSG without a length")?;
+            .filter(|length| *length <= PAYLOAD_MAX_BYTES)
+            .ok_or("MSG without a valid length")?;
         let whole = after + length + 2;
         return Ok(match bytes.get(after..after + length) {
             Some(payload) if bytes.len() >= whole => {

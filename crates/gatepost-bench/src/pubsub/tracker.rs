@@ -69,6 +69,12 @@ impl Tracker {
         -1
     }
 
+    /// The number of repeated arrivals so far.
+    #[inline]
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
     /// The final counts of `sent` messages, after the last arrival.
     pub fn tally(&self, sent: u32) -> TrackerCounts {
         let in_gaps: u64 = self

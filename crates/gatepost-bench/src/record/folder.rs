@@ -25,6 +25,12 @@ pub struct RecordArguments {
 pub fn record(arguments: &RecordArguments) -> Result<(), BenchError> {
     for path in &arguments.files {
         let mut report = BenchReport::read(path)?;
+        if report.interrupted {
+            return Err(BenchError::Data {
+                path: path.clone(),
+                reason: "it was interrupted, and only complete results are recorded".into(),
+            });
+        }
         report.commit = arguments.commit.clone().or(report.commit);
         let kept = keep(&arguments.folder, report)?;
         println!("{}", kept.display());
@@ -45,10 +51,19 @@ pub fn keep(folder: &Path, mut report: BenchReport) -> Result<PathBuf, BenchErro
     }
     let commit = report.commit.as_deref().unwrap_or("unknown");
     let short: String = commit.chars().take(12).collect();
-    let started = report.started_unix_seconds;
-    let path = folder
-        .join(&report.scenario)
-        .join(format!("{started}-{short}.json"));
+    let name = format!("{}-{short}", report.started_unix_seconds);
+    let folder = folder.join(&report.scenario);
+    let mut path = folder.join(format!("{name}.json"));
+    // Another series of the scenario may have begun in the same second.
+    for number in 2_u32.. {
+        if !path.exists() {
+            break;
+        }
+        if BenchReport::read(&path).is_ok_and(|known| known == report) {
+            return Ok(path);
+        }
+        path = folder.join(format!("{name}-{number}.json"));
+    }
     report.write(&path)?;
     Ok(path)
 }
@@ -70,7 +85,7 @@ fn checked_out() -> Option<String> {
     })
 }
 
-/// All reports below a folder, the oldest first, or the one of a file.
+/// All complete reports below a folder, the oldest first, or the one of a file.
 pub(super) fn recorded(path: &Path) -> Result<Vec<BenchReport>, BenchError> {
     let mut files = Vec::new();
     if path.is_file() {
@@ -83,6 +98,7 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<BenchReport>, BenchError> {
         .iter()
         .map(|path| BenchReport::read(path))
         .collect::<Result<_, _>>()?;
+    reports.retain(|report| !report.interrupted);
     reports.sort_by_key(|report| report.started_unix_seconds);
     Ok(reports)
 }
@@ -154,6 +170,42 @@ mod tests {
             .collect();
         assert_eq!(times, [100, 200]);
         assert!(recorded(&folder.path().join("nothing")).is_err());
+    }
+
+    #[test]
+    fn two_series_of_one_second_are_two_records() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let report = |clients: u32| BenchReport {
+            started_unix_seconds: 100,
+            commit: Some("abcdef".into()),
+            ..BenchReport::begin("web", serde_json::json!({ "clients": clients }))
+        };
+        let (one, other) = (report(1), report(2));
+        let first = keep(folder.path(), one.clone()).expect("kept");
+        let second = keep(folder.path(), other).expect("kept");
+        assert_ne!(first, second);
+        // The same report again is the same record.
+        assert_eq!(keep(folder.path(), one).expect("kept"), first);
+        assert_eq!(recorded(folder.path()).expect("read").len(), 2);
+    }
+
+    #[test]
+    fn an_interrupted_result_is_not_recorded_and_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let report = BenchReport {
+            interrupted: true,
+            ..BenchReport::begin("web", serde_json::Value::Null)
+        };
+        let file = folder.path().join("result.json");
+        report.write(&file).expect("written");
+        let arguments = RecordArguments {
+            folder: folder.path().join("kept"),
+            files: vec![file.clone()],
+            commit: None,
+        };
+        assert!(record(&arguments).is_err());
+        assert!(!arguments.folder.exists());
+        assert_eq!(recorded(&file).expect("read"), []);
     }
 
     #[test]

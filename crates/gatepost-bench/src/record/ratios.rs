@@ -16,6 +16,21 @@ use crate::sweep::Point;
 
 /// Figures that are compared besides a scenario's first, by the beginning of their names.
 const COMPARED: [&str; 2] = ["server CPU per ", "server memory"];
+/// Settings that a report has only if they are set.
+const ABSENT_IF_UNSET: [&str; 5] = ["over", "rate", "storms", "max_latency", "max_memory"];
+/// Figures that count what went wrong, by the end of their names.
+const FAULTS: [&str; 10] = [
+    "lost",
+    "lost after storms",
+    "duplicates",
+    "out of order",
+    "unacknowledged",
+    "unanswered",
+    "failed",
+    "refused",
+    "broken connections",
+    "errors per second",
+];
 
 /// The options of a comparison.
 pub(super) struct RatioArguments<'a> {
@@ -31,14 +46,14 @@ pub(super) struct RatioArguments<'a> {
     pub(super) fall: f64,
 }
 
-/// The comparison as text, and the number of ratios that fell too far.
+/// The comparison as text, and the number of ratios that fell too far and of faults that increased.
 pub(super) fn ratios(arguments: &RatioArguments<'_>) -> Result<(String, usize), BenchError> {
     let newer = recorded(arguments.results)?;
     let older = match arguments.since {
         Some(path) => recorded(path)?,
         None => newer.clone(),
     };
-    let (mut text, mut compared, mut fallen) = (String::new(), 0, 0);
+    let (mut text, mut compared, mut fallen, mut faulty) = (String::new(), 0, 0, 0);
     for report in newest(&newer, arguments) {
         let before = older.iter().rfind(|before| {
             before.started_unix_seconds < report.started_unix_seconds && is_same(before, report)
@@ -48,6 +63,7 @@ pub(super) fn ratios(arguments: &RatioArguments<'_>) -> Result<(String, usize), 
         if changes.is_empty() {
             continue;
         }
+        let faults = new_faults(before, report, arguments);
         let scenario = report.scenario.to_uppercase();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{scenario}: {} to {}", label(before), label(report));
@@ -59,7 +75,11 @@ pub(super) fn ratios(arguments: &RatioArguments<'_>) -> Result<(String, usize), 
             fallen += usize::from(fell);
             let _ = writeln!(text, "{}{change}", if fell { "! " } else { "  " });
         }
+        for fault in &faults {
+            let _ = writeln!(text, "! {fault}");
+        }
         compared += changes.len();
+        faulty += faults.len();
     }
     if compared == 0 {
         return Err(BenchError::Data {
@@ -72,10 +92,10 @@ pub(super) fn ratios(arguments: &RatioArguments<'_>) -> Result<(String, usize), 
     }
     let _ = writeln!(
         text,
-        "{compared} ratios compared; {fallen} fell by over {} %.",
+        "{compared} ratios compared; {fallen} fell by over {} %, {faulty} faults are new or more.",
         number(arguments.fall)
     );
-    Ok((text, fallen))
+    Ok((text, fallen + faulty))
 }
 
 /// The newest report of each scenario and setting that has both sides.
@@ -95,12 +115,19 @@ fn newest<'a>(reports: &'a [BenchReport], arguments: &RatioArguments<'_>) -> Vec
     found
 }
 
-/// Whether two reports are of one scenario and setting. A setting that only one version of the
-/// program has does not count.
+/// Whether two reports are of one scenario and setting, on the same processors of their machine. A
+/// setting that only one version of the program has does not count.
 fn is_same(one: &BenchReport, other: &BenchReport) -> bool {
     let settings = one.settings.as_object().zip(other.settings.as_object());
     one.scenario == other.scenario
+        && one.pinning == other.pinning
         && settings.is_some_and(|(one, other)| {
+            if ABSENT_IF_UNSET
+                .iter()
+                .any(|name| one.get(*name) != other.get(*name))
+            {
+                return false;
+            }
             let mut both = one
                 .iter()
                 .filter_map(|(key, value)| Some((value, other.get(key)?)));
@@ -161,6 +188,42 @@ fn changes(
     both.collect()
 }
 
+/// The faults of our target that the report before did not have, or that increased by more than
+/// ratios may fall. The worst run counts, since a lost message is never due to chance alone.
+fn new_faults(
+    before: &BenchReport,
+    now: &BenchReport,
+    arguments: &RatioArguments<'_>,
+) -> Vec<String> {
+    let (then, today) = (faults(before, arguments), faults(now, arguments));
+    let permitted = 1.0 + arguments.fall / 100.0;
+    let increased = today.into_iter().filter_map(|((figure, point), now)| {
+        let before = *then.get(&(figure.clone(), point.clone()))?;
+        let line = || format!("{figure}{point}: {} to {}", number(before), number(now));
+        (now > before * permitted).then(line)
+    });
+    increased.collect()
+}
+
+/// The largest value of each fault of our target, by figure and values of swept settings.
+fn faults(report: &BenchReport, arguments: &RatioArguments<'_>) -> BTreeMap<(String, String), f64> {
+    let mut worst: BTreeMap<(String, String), f64> = BTreeMap::new();
+    let ours = report.targets.iter().find(|one| one.name == arguments.ours);
+    for run in ours.into_iter().flat_map(|ours| &ours.runs) {
+        let is_fault = |figure: &&Figure| {
+            figure.better == Better::Lower
+                && arguments.figure.is_none_or(|name| name == figure.name)
+                && FAULTS.iter().any(|end| figure.name.ends_with(end))
+        };
+        for figure in run.figures.iter().filter(is_fault) {
+            let key = (figure.name.clone(), described(&run.parameters));
+            let value = worst.entry(key).or_default();
+            *value = value.max(figure.value);
+        }
+    }
+    worst
+}
+
 /// The factor by which our result is better than each peer's, by figure, values of swept settings,
 /// and peer.
 fn advantages(
@@ -219,7 +282,7 @@ fn median(target: &TargetReport, figure: &str, point: &Point) -> Option<f64> {
     Some(sample.median()).filter(|median| *median > 0.0)
 }
 
-fn described(point: &Point) -> String {
+pub(super) fn described(point: &Point) -> String {
     let mut text = String::new();
     for (name, value) in point {
         // Writing to a String cannot fail.
@@ -311,5 +374,56 @@ mod tests {
         let (text, fallen) = ratios(&since).expect("compared");
         assert_eq!(fallen, 1, "{text}");
         assert!(text.contains("1 ratios compared; 1 fell"), "{text}");
+    }
+
+    /// A record with these settings, in which ours lost messages.
+    fn recorded_as(folder: &Path, at: u64, settings: serde_json::Value, rate: f64, lost: f64) {
+        let target = |name: &str, rate: f64, lost: f64| {
+            let mut run = RunOutcome::default();
+            run.higher("rate", rate, "/s");
+            run.lower("lost", lost, "");
+            TargetReport {
+                name: name.into(),
+                runs: vec![run],
+                ..TargetReport::default()
+            }
+        };
+        let report = BenchReport {
+            started_unix_seconds: at,
+            commit: Some(format!("{at}")),
+            targets: vec![target("other", 100.0, 0.0), target("gatepost", rate, lost)],
+            ..BenchReport::begin("fanout", settings)
+        };
+        keep(folder, report).expect("kept");
+    }
+
+    #[test]
+    fn another_protocol_is_another_setting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mqtt, ws) = (
+            serde_json::json!({"qos": 0}),
+            serde_json::json!({"qos": 0, "over": "ws"}),
+        );
+        recorded_as(folder.path(), 1, mqtt.clone(), 200.0, 0.0);
+        recorded_as(folder.path(), 2, ws.clone(), 50.0, 0.0);
+        recorded_as(folder.path(), 3, mqtt, 150.0, 0.0);
+        recorded_as(folder.path(), 4, ws, 51.0, 0.0);
+        let (text, fallen) = ratios(&arguments(folder.path())).expect("compared");
+        assert!(text.contains("! rate: 2.000 to 1.500"), "{text}");
+        assert!(text.contains("  rate: 0.500 to 0.510"), "{text}");
+        assert_eq!(fallen, 1, "{text}");
+    }
+
+    #[test]
+    fn messages_that_were_not_lost_before_are_a_fault() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = serde_json::json!({"qos": 0});
+        recorded_as(folder.path(), 1, settings.clone(), 200.0, 0.0);
+        recorded_as(folder.path(), 2, settings.clone(), 200.0, 7.0);
+        let (text, fallen) = ratios(&arguments(folder.path())).expect("compared");
+        assert!(text.contains("! lost: 0 to 7"), "{text}");
+        assert_eq!(fallen, 1, "{text}");
+        recorded_as(folder.path(), 3, settings, 200.0, 0.0);
+        assert_eq!(ratios(&arguments(folder.path())).expect("compared").1, 0);
     }
 }

@@ -112,7 +112,11 @@ impl Marker {
                 .map_or_else(|| stored.to_string(), str::to_owned);
             text == *value
         };
-        report.scenario == self.scenario && self.settings.iter().all(has)
+        // A report has "over" only if it is set, so a marker without it would fit any protocol.
+        let names_over = self.settings.iter().any(|(name, _)| name == "over");
+        report.scenario == self.scenario
+            && (names_over || report.settings["over"].is_null())
+            && self.settings.iter().all(has)
     }
 }
 
@@ -240,6 +244,19 @@ mod tests {
         assert!(new.contains("| rate, /s | 25.50 |"), "{new}");
         assert!(!new.contains("old") && !new.contains("lost"), "{new}");
         assert_eq!(renewed(&new, &reports).expect("renewed"), new);
+    }
+
+    #[test]
+    fn a_marker_without_a_protocol_takes_the_usual_one() {
+        let mut over_ws = report(2, 77.0);
+        over_ws.settings["over"] = "ws".into();
+        let reports = [report(2, 25.5), over_ws];
+        let rate = |marker: &str| {
+            let text = format!("<!-- bench: fanout {marker} -->\n<!-- bench end -->\n");
+            renewed(&text, &reports).expect("renewed")
+        };
+        assert!(rate("setting=2").contains("| rate, /s | 25.50 |"));
+        assert!(rate("setting=2 over=ws").contains("| rate, /s | 77 |"));
     }
 
     #[test]

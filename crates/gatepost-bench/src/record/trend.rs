@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use super::folder::{label, recorded};
-use super::ratios::{RatioArguments, ratios};
+use super::ratios::{RatioArguments, described, ratios};
+use crate::bounds;
 use crate::error::BenchError;
 use crate::outcome::Better;
-use crate::report::{BenchReport, number};
+use crate::report::{BenchReport, TargetReport, number};
 use crate::statistics::{LevelChange, SortedSample, changes};
 
 /// Columns of the plot.
@@ -42,7 +43,10 @@ pub struct TrendArguments {
     #[arg(long, value_name = "PATH", requires = "ratios")]
     since: Option<PathBuf>,
     /// The fall of a ratio in percent that is still permitted
-    #[arg(long, value_name = "PERCENT", default_value_t = FALL_PERCENT, requires = "ratios")]
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = FALL_PERCENT, requires = "ratios",
+        value_parser = bounds::percent,
+    )]
     fall: f64,
     /// Confidence in percent with which a difference is shown
     #[arg(short, long, value_name = "PERCENT", default_value_t = 99.0)]
@@ -50,12 +54,14 @@ pub struct TrendArguments {
 }
 
 /// The criterion for comparable results: the same scenario with the same settings, target and
-/// machine.
+/// processors.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     scenario: String,
     target: String,
     settings: String,
+    /// The values of swept settings.
+    point: String,
     machine: String,
 }
 
@@ -108,16 +114,14 @@ fn plots(arguments: &TrendArguments) -> Result<String, BenchError> {
             .iter()
             .filter(|one| wanted(&arguments.target, &one.name))
         {
-            let values = target.values(&figure);
-            if values.is_empty() {
-                continue;
+            for (point, values) in values_by_point(target, &figure) {
+                let group = groups.entry(key(&report, &target.name, point));
+                let (_, entries) = group.or_insert_with(|| (figure.clone(), Vec::new()));
+                entries.push(TrendEntry {
+                    label: label(&report),
+                    values,
+                });
             }
-            let group = groups.entry(key(&report, &target.name));
-            let (_, entries) = group.or_insert_with(|| (figure.clone(), Vec::new()));
-            entries.push(TrendEntry {
-                label: label(&report),
-                values,
-            });
         }
     }
     if groups.is_empty() {
@@ -134,14 +138,31 @@ fn plots(arguments: &TrendArguments) -> Result<String, BenchError> {
     Ok(text)
 }
 
-fn key(report: &BenchReport, target: &str) -> Key {
+fn key(report: &BenchReport, target: &str, point: String) -> Key {
     let machine = &report.machine;
+    let held = report.pinning.as_ref();
+    let held = held.map_or(String::new(), |held| format!(", held to {held}"));
     Key {
         scenario: report.scenario.clone(),
         target: target.to_owned(),
         settings: report.settings.to_string(),
-        machine: format!("{} × {}", machine.processors, machine.processor),
+        point,
+        machine: format!("{} × {}{held}", machine.processors, machine.processor),
     }
+}
+
+/// The values of a figure for each combination of swept settings, of which each is a series of its
+/// own: together they would vary so much that no change is ever found.
+fn values_by_point(target: &TargetReport, figure: &str) -> BTreeMap<String, Vec<f64>> {
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for run in &target.runs {
+        if let Some(value) = run.value(figure) {
+            all.entry(described(&run.parameters))
+                .or_default()
+                .push(value);
+        }
+    }
+    all
 }
 
 fn first_figure(report: &BenchReport) -> Option<String> {
@@ -160,9 +181,10 @@ fn write_group(
 ) -> std::fmt::Result {
     writeln!(
         text,
-        "{} {}: {figure}",
+        "{} {}{}: {figure}",
         key.scenario.to_uppercase(),
-        key.target
+        key.target,
+        key.point
     )?;
     writeln!(text, "{}", key.machine)?;
     let values = || {
@@ -238,7 +260,6 @@ mod tests {
     use super::super::keep;
     use super::*;
     use crate::outcome::RunOutcome;
-    use crate::report::TargetReport;
 
     fn recorded_with(folder: &std::path::Path, at: u64, mean: f64) {
         let run = |off: f64| {
@@ -290,5 +311,49 @@ mod tests {
             ..arguments
         };
         assert!(plots(&none).is_err());
+    }
+
+    #[test]
+    fn each_value_of_a_swept_setting_is_a_series() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (at, large) in [1_000.0, 1_001.0, 700.0].into_iter().enumerate() {
+            let run = |clients: f64, value: f64| {
+                let mut run = RunOutcome::default();
+                run.higher("rate", value, "/s");
+                run.parameters.insert("clients".into(), clients);
+                run
+            };
+            let runs = [-1.0, -0.4, 0.3, 0.6, 1.2]
+                .into_iter()
+                .flat_map(|off| [run(1.0, 10.0 + off), run(50.0, large + off)]);
+            let report = BenchReport {
+                started_unix_seconds: 1_700_000_000 + at as u64 * 86_400,
+                commit: Some(format!("{at}")),
+                targets: vec![TargetReport {
+                    name: "ours".into(),
+                    runs: runs.collect(),
+                    ..TargetReport::default()
+                }],
+                ..BenchReport::begin("web", serde_json::json!({"clients": [1, 50]}))
+            };
+            keep(folder.path(), report).expect("kept");
+        }
+        let text = plots(&TrendArguments {
+            folder: folder.path().to_owned(),
+            scenario: None,
+            target: None,
+            figure: None,
+            ratios: false,
+            since: None,
+            fall: FALL_PERCENT,
+            confidence: 99.0,
+        });
+        let text = text.expect("a trend");
+        assert!(text.contains("WEB ours clients=1: rate"), "{text}");
+        assert!(
+            text.contains("The first that differs: 2023-11-16"),
+            "{text}"
+        );
+        assert!(text.contains("No difference shown"), "{text}");
     }
 }

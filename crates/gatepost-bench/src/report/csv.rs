@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::BenchReport;
 use super::view::latency_names;
+use crate::latency::LatencySummary;
 
 const HEAD: &str = "scenario,target,version,run,parameters,figure,value,unit\r\n";
 
@@ -44,15 +45,11 @@ pub(super) fn csv(reports: &[BenchReport]) -> String {
                     let Some(latency) = run.latency_of(name) else {
                         continue;
                     };
-                    for (part, value) in [
-                        ("p50", latency.p50_us),
-                        ("p90", latency.p90_us),
-                        ("p99", latency.p99_us),
-                        ("p99.9", latency.p99_9_us),
-                        ("p99.99", latency.p99_99_us),
-                        ("p99.999", latency.p99_999_us),
-                        ("maximum", latency.maximum_us),
-                    ] {
+                    for part in LatencySummary::percentile_names() {
+                        let Some(value) = latency.percentile_us(part) else {
+                            continue;
+                        };
+                        let part = if part == "max" { "maximum" } else { part };
                         line(&format!("{name} latency {part}"), value, "µs");
                     }
                 }

@@ -10,7 +10,7 @@ use super::view::{
     self, Column, Curve, columns, curves, figure_names, growth_words, latency_names, number, time,
 };
 use super::winner::winner_lines;
-use crate::latency::Latencies;
+use crate::latency::{Latencies, LatencySummary};
 use crate::outcome::Better;
 
 const STYLE: &str = include_str!("style.css");
@@ -363,28 +363,21 @@ fn latency_table(report: &BenchReport, columns: &[Column<'_>], page: &mut String
     }
     page.push_str("<div class=\"wide\"><table><thead><tr>");
     page.push_str("<th>latency (all runs)</th><th></th>");
-    for name in ["p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "max"] {
+    for name in LatencySummary::percentile_names() {
         let _ = write!(page, "<th>{name}</th>");
     }
     page.push_str("</tr></thead><tbody>\n");
     for name in &names {
         for column in columns {
-            let all = column.latencies(name).summary();
+            let all = column.latency_summary(name);
             if all.count == 0 {
                 continue;
             }
             let (name, label) = (escaped(name), escaped(&column.label()));
             let _ = write!(page, "<tr><th>{name}</th><td>{label}</td>");
-            for value in [
-                all.p50_us,
-                all.p90_us,
-                all.p99_us,
-                all.p99_9_us,
-                all.p99_99_us,
-                all.p99_999_us,
-                all.maximum_us,
-            ] {
-                let _ = write!(page, "<td>{}</td>", time(value));
+            for part in LatencySummary::percentile_names() {
+                let value = all.percentile_us(part).map_or("-".to_owned(), time);
+                let _ = write!(page, "<td>{value}</td>");
             }
             page.push_str("</tr>\n");
         }

@@ -103,14 +103,14 @@ pub fn markdown_table(report: &BenchReport, shown: &Columns) -> String {
     for name in latency_names(report) {
         let all: Vec<_> = columns
             .iter()
-            .map(|column| column.latencies(&name).summary())
+            .map(|column| column.latency_summary(&name))
             .collect();
-        for (part, of) in PERCENTILES.iter().filter(|(part, _)| wanted(part)) {
+        for part in percentile_names().filter(|part| wanted(part)) {
             let mut cells = vec![format!("{name} latency {part}")];
             cells.extend(has_headlines.then(String::new));
-            let cell = |summary: &LatencySummary| match summary.count {
-                0 => "-".to_owned(),
-                _ => time(of(summary)),
+            let cell = |summary: &LatencySummary| {
+                let value = summary.percentile_us(part);
+                value.map_or("-".to_owned(), time)
             };
             cells.extend(all.iter().map(cell));
             cells.extend(has_floors.then(String::new));
@@ -136,18 +136,12 @@ fn lines_of_columns(columns: &[Column<'_>], names: &[FigureName]) -> String {
     text
 }
 
-type PercentileOf = fn(&LatencySummary) -> f64;
-
-const PERCENTILES: [(&str, PercentileOf); 4] = [
-    ("p50", |summary| summary.p50_us),
-    ("p99", |summary| summary.p99_us),
-    ("p99.9", |summary| summary.p99_9_us),
-    ("max", |summary| summary.maximum_us),
-];
+/// The percentiles out of those of [`LatencySummary`] for which tables have a line.
+const PERCENTILES: [&str; 4] = ["p50", "p99", "p99.9", "max"];
 
 /// The percentiles of latencies that tables can show.
 pub(crate) fn percentile_names() -> impl Iterator<Item = &'static str> {
-    PERCENTILES.iter().map(|(name, _)| *name)
+    PERCENTILES.into_iter()
 }
 
 fn row(cells: &[String], text: &mut String) {

@@ -8,6 +8,7 @@ use super::view::{
     self, Column, columns, curves, figure_names, growth_words, latency_names, number, time,
 };
 use super::winner::winner_lines;
+use crate::latency::LatencySummary;
 use crate::outcome::{Better, RunOutcome};
 use crate::progress::RunProgress;
 
@@ -155,27 +156,20 @@ fn write_latencies(
         return Ok(());
     }
     write!(text, "\n{:<28}{:<22}", "latency (all runs)", "")?;
-    for name in ["p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "max"] {
+    for name in LatencySummary::percentile_names() {
         write!(text, "{name:>11}")?;
     }
     text.push('\n');
     for column in columns {
         for name in &names {
-            let summary = column.latencies(name).summary();
+            let summary = column.latency_summary(name);
             if summary.count == 0 {
                 continue;
             }
             write!(text, "{:<28}{name:<22}", shortened(&column.label()))?;
-            for value in [
-                summary.p50_us,
-                summary.p90_us,
-                summary.p99_us,
-                summary.p99_9_us,
-                summary.p99_99_us,
-                summary.p99_999_us,
-                summary.maximum_us,
-            ] {
-                write!(text, "{:>11}", time(value))?;
+            for part in LatencySummary::percentile_names() {
+                let value = summary.percentile_us(part).map_or("-".to_owned(), time);
+                write!(text, "{value:>11}")?;
             }
             text.push('\n');
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::BenchReport;
-use crate::latency::Latencies;
+use crate::latency::{Latencies, LatencySummary};
 use crate::outcome::{Better, RunOutcome};
 use crate::statistics::{Growth, growth};
 use crate::sweep::Point;
@@ -104,6 +104,18 @@ impl Column<'_> {
             }
         }
         all
+    }
+}
+
+impl Column<'_> {
+    /// The figures of all latencies of a name over its runs. Of a single run they are those that it
+    /// stored, since the histograms of records are rounded.
+    pub(super) fn latency_summary(&self, name: &str) -> LatencySummary {
+        let mut known = self.runs.iter().filter_map(|run| run.latency_of(name));
+        match (known.next(), known.next()) {
+            (Some(only), None) => *only,
+            _ => self.latencies(name).summary(),
+        }
     }
 }
 

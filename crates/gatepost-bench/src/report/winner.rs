@@ -11,6 +11,7 @@ use crate::statistics::SortedSample;
 /// With an offered load, all targets that keep up have the same rate, and their costs decide.
 const SAME_SHARE: f64 = 0.01;
 const COST: &str = "server CPU per ";
+const NO_ERROR: &str = "  one run has no error: this may be chance, make more --runs";
 const NO_WINNER: &str = "no clear winner: the runs differ as much as the targets";
 
 /// The best target and its ratio to each other one, or that there is none; empty for a single
@@ -109,6 +110,9 @@ fn described(figure: &FigureName, ranked: &[Ranked]) -> Vec<String> {
             rounded(ratio)
         ));
     }
+    if ranked.iter().any(|one| !one.has_deviation) {
+        lines.push(NO_ERROR.to_owned());
+    }
     lines
 }
 
@@ -176,7 +180,8 @@ mod tests {
             [
                 "a had",
                 "  2.00 times less server CPU per page than b",
-                "  4.00 times less server CPU per page than c"
+                "  4.00 times less server CPU per page than c",
+                NO_ERROR
             ]
         );
     }

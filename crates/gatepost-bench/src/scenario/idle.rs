@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::login::{HasLogins, LoginClient, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
+use crate::bounds;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -30,7 +31,7 @@ pub struct IdleArguments {
     #[arg(long, value_name = "N", default_value = "10000")]
     pub(crate) connections: SweepValues<usize>,
     /// Seconds of the measurement, once all are connected
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
     /// Number of times that all are closed and reconnect at once under their old names
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -180,7 +181,7 @@ impl Scenario for Idle {
         }
         let costs = sampler.finish();
         let lost = shared.lost;
-        let storms = self.storms(target, clients, &mut shared, progress)?;
+        let (storms, lost_after) = self.storms(target, clients, &mut shared, progress)?;
         progress.together()?;
         outcome.interrupted = interrupted();
         let connections = self.arguments.connections.get();
@@ -190,7 +191,7 @@ impl Scenario for Idle {
         outcome.lower("connections lost", lost as f64, "");
         if let Some(slowest) = storms.iter().copied().reduce(f64::max) {
             outcome.lower("slowest storm, time for all", slowest, "s");
-            outcome.lower("connections lost after storms", shared.lost as f64, "");
+            outcome.lower("connections lost after storms", lost_after as f64, "");
         }
         report_usage(
             &mut outcome,
@@ -199,7 +200,7 @@ impl Scenario for Idle {
             (own_before, own_after),
         );
         outcome.set_costs(costs, "idle connection", connections as u64);
-        if lost + shared.lost > 0 {
+        if lost + lost_after > 0 {
             outcome.warnings.extend(shared.logins.failure);
         }
         Ok(outcome)
@@ -244,16 +245,18 @@ impl Idle {
         }
     }
 
-    /// Closes all connections and lets them reconnect at once; returns the duration of each storm,
-    /// in seconds. A connection that is refused or does not reconnect ends the run.
+    /// Closes all connections and lets them reconnect at once; returns the duration of each storm
+    /// in seconds, and the number of connections that were lost after any of them. A connection
+    /// that is refused or does not reconnect ends the run.
     fn storms(
         &self,
         target: &RunningTarget,
         mut clients: Loop<IdleClient>,
         shared: &mut IdleTotals,
         progress: &RunProgress,
-    ) -> Result<Vec<f64>, BenchError> {
-        let mut seconds = Vec::new();
+    ) -> Result<(Vec<f64>, usize), BenchError> {
+        let (mut seconds, mut lost) = (Vec::new(), 0);
+        let mut failure = shared.logins.failure.take();
         for _ in 0..self.arguments.storms {
             drop(clients);
             clients = Loop::new()?;
@@ -264,7 +267,10 @@ impl Idle {
             seconds.push(clock::seconds(clock::now() - begin));
             // Connections that were accepted by mistake are closed now.
             clients.turn(clock::now() + clock::SECOND / 5, shared)?;
+            lost += shared.lost;
+            failure = failure.or_else(|| shared.logins.failure.take());
         }
-        Ok(seconds)
+        shared.logins.failure = failure;
+        Ok((seconds, lost))
     }
 }

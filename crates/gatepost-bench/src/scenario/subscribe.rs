@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::login::{ClientEvent, HasLogins, LoginClient, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
+use crate::bounds;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -36,10 +37,10 @@ pub struct SubscribeArguments {
     #[arg(long, value_name = "N", default_value = "1000")]
     topics: SweepValues<u16>,
     /// Seconds to wait for acknowledgements
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
     /// Seconds between two lines of counts
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = bounds::seconds_above_0)]
     interval: f64,
     /// Subscriptions of a user that may await their acknowledgement at a time [default: all]
     #[arg(long, value_name = "N")]
@@ -69,9 +70,9 @@ impl SubscribeBurst {
             arguments.topics.get().into(),
             arguments.window.as_ref().map_or(1, SweepValues::get).into(),
         ];
-        if counts.contains(&0) || arguments.interval <= 0.0 {
+        if counts.contains(&0) {
             return Err(BenchError::Settings(
-                "users, topics, interval and window must be above 0".into(),
+                "users, topics and window must be above 0".into(),
             ));
         }
         Ok(Self { arguments })

@@ -1,7 +1,9 @@
 //! Counts of requests over persistent connections: accepted, refused, broken, and their latencies.
 //!
 //! Only responses within the measurement count. Whether the server responds at all is decided by
-//! any response, including those of the warm-up.
+//! any response, including those of the warm-up. In an open loop, latencies and refusals are those
+//! of the operations that were due in the measured time, whenever they were answered; the rate is
+//! that of the answers within it.
 
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
@@ -23,6 +25,8 @@ pub(super) struct Names {
 pub(super) struct MeasurementCounts {
     names: Names,
     measure_from: Nanoseconds,
+    /// The end of the measured time in an open loop, whose answers are awaited after it.
+    measure_to: Option<Nanoseconds>,
     /// Whether any succeeded, including the warm-up.
     has_taken: bool,
     taken: u64,
@@ -38,6 +42,7 @@ impl MeasurementCounts {
         Self {
             names,
             measure_from,
+            measure_to: None,
             has_taken: false,
             taken: 0,
             refused: 0,
@@ -48,6 +53,23 @@ impl MeasurementCounts {
         }
     }
 
+    /// The counts of operations that are due at fixed times.
+    pub(super) fn of_schedule(
+        names: Names,
+        measure_from: Nanoseconds,
+        measure_to: Nanoseconds,
+    ) -> Self {
+        Self {
+            measure_to: Some(measure_to),
+            ..Self::new(names, measure_from)
+        }
+    }
+
+    /// Whether this is within the measured time.
+    pub(super) fn is_measured(&self, moment: Nanoseconds) -> bool {
+        moment >= self.measure_from && self.measure_to.is_none_or(|end| moment < end)
+    }
+
     /// The number of successes during the measurement.
     pub(super) const fn taken(&self) -> u64 {
         self.taken
@@ -56,15 +78,21 @@ impl MeasurementCounts {
     /// Counts an operation that began, or was due, at this time.
     pub(super) fn count(&mut self, is_taken: bool, begun: Nanoseconds, now: Nanoseconds) {
         self.has_taken |= is_taken;
-        if now < self.measure_from {
-            return;
-        }
-        if is_taken {
-            self.taken += 1;
-            self.latencies.record(now.saturating_sub(begun));
-            self.timeline.add(now, 1);
+        let decides = if self.measure_to.is_some() {
+            begun
         } else {
-            self.refused += 1;
+            now
+        };
+        if self.is_measured(decides) {
+            if is_taken {
+                self.latencies.record(now.saturating_sub(begun));
+            } else {
+                self.refused += 1;
+            }
+        }
+        if is_taken && self.is_measured(now) {
+            self.taken += 1;
+            self.timeline.add(now, 1);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::RunOutcome;
-use crate::process::Sampler;
+use crate::process::{Costs, Sampler};
 use crate::progress::RunProgress;
 use crate::target::RunningTarget;
 
@@ -20,8 +20,10 @@ pub(super) struct MeasurementWindow<'run> {
     pub(super) start: Nanoseconds,
     /// The start of the measurement.
     pub(super) begin: Nanoseconds,
-    end: Nanoseconds,
+    pub(super) end: Nanoseconds,
     sampler: Option<Sampler>,
+    /// The time at which the measurement ended, and its costs.
+    measured: Option<(Nanoseconds, Costs)>,
 }
 
 impl<'run> MeasurementWindow<'run> {
@@ -42,6 +44,7 @@ impl<'run> MeasurementWindow<'run> {
             begin,
             end: begin + clock::from_seconds(seconds),
             sampler: None,
+            measured: None,
         })
     }
 
@@ -53,6 +56,7 @@ impl<'run> MeasurementWindow<'run> {
     ) -> Result<Option<Nanoseconds>, BenchError> {
         let now = clock::now();
         if now >= self.end || interrupted() {
+            self.stop(now);
             return Ok(None);
         }
         if now >= self.begin && self.sampler.is_none() {
@@ -76,20 +80,29 @@ impl<'run> MeasurementWindow<'run> {
         }
     }
 
+    /// Ends the measured time; what is answered later does not belong to its costs.
+    fn stop(&mut self, now: Nanoseconds) {
+        if self.measured.is_none() {
+            let costs = self.sampler.take().map(Sampler::finish);
+            self.measured = Some((now, costs.unwrap_or_default()));
+        }
+    }
+
     /// The figures, and the costs of each `operation`. Connections must still be open: other hosts
     /// may not have finished.
     pub(super) fn close(
-        self,
+        mut self,
         tally: &MeasurementCounts,
         operation: &str,
     ) -> Result<RunOutcome, BenchError> {
-        let seconds = clock::seconds(clock::now().saturating_sub(self.begin).max(1));
+        self.stop(clock::now());
+        let (ended, costs) = self.measured.take().unwrap_or_default();
+        let seconds = clock::seconds(ended.saturating_sub(self.begin).max(1));
         let mut outcome = RunOutcome {
             interrupted: interrupted(),
             ..RunOutcome::default()
         };
         tally.report(seconds, &mut outcome);
-        let costs = self.sampler.map(Sampler::finish).unwrap_or_default();
         self.progress.together()?;
         outcome.set_costs(costs, operation, tally.taken());
         Ok(outcome)

@@ -4,23 +4,25 @@
 //! call protocol for a program that keeps its connection and sends the next call before it has
 //! read the last response. Without a rate the load is a closed loop: each connection has a fixed
 //! number of calls in flight. With a rate it is an open loop: calls are due at fixed times,
-//! whatever the server does, and latency is measured from that time.
+//! whatever the server does, and latency is measured from that time (`schedule`).
 
+mod schedule;
 mod session;
-
-use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::window::MeasurementWindow;
 use super::{FloorOf, Scenario};
+use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
+use crate::interrupt::interrupted;
 use crate::load::{Dialer, Loop};
 use crate::outcome::{Headline, RunOutcome};
 use crate::progress::RunProgress;
 use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
+use schedule::CallSchedule;
 use session::{CallTotals, CallerConnection};
 
 /// Settings of CALLS.
@@ -42,10 +44,10 @@ pub struct CallsArguments {
     #[arg(long, value_name = "BYTES", default_value_t = 11_719)]
     size: u64,
     /// Seconds to measure
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
     /// Seconds to run before measuring
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = bounds::seconds)]
     warm_up: f64,
 }
 
@@ -56,6 +58,15 @@ impl Sweepable for CallsArguments {
             ("in-flight", &mut self.in_flight),
             ("rate", &mut self.rate),
         ]
+    }
+}
+
+impl CallsArguments {
+    /// Restricts it to this number of the connections, with their part of the rate.
+    pub(crate) fn limit_to(&mut self, connections: usize) {
+        let part = connections as f64 / self.connections.get().max(1) as f64;
+        self.rate = SweepValues::one(self.rate.get() * part);
+        self.connections = SweepValues::one(connections);
     }
 }
 
@@ -75,6 +86,9 @@ impl Calls {
             return Err(BenchError::Settings(
                 "connections and calls in flight must be above 0".into(),
             ));
+        }
+        if arguments.rate.get() < 0.0 {
+            return Err(BenchError::Settings("--rate must not be negative".into()));
         }
         Ok(Self { arguments })
     }
@@ -108,48 +122,39 @@ impl Scenario for Calls {
         let mut sessions: Loop<CallerConnection> = Loop::new()?;
         let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
         let mut window = MeasurementWindow::open(target, progress, warm_up, seconds)?;
-        let mut shared = CallTotals::new(&self.arguments, window.begin);
+        let mut shared = CallTotals::new(&self.arguments, window.begin, window.end);
         let rate = self.arguments.rate.get();
+        let mut schedule = (rate > 0.0).then(|| CallSchedule::new(window.start, rate));
         let connections = self.arguments.connections.get();
-        let mut made = 0_u64;
         while let Some(now) = window.turn(&mut shared.tally)? {
             while sessions.open() < connections {
                 sessions.add(dialer.dial()?, CallerConnection::default())?;
             }
             let wake = window.next_phase(now);
-            if rate > 0.0 {
-                let due = (clock::seconds(now - window.start) * rate) as u64;
-                let due_at = |number: u64| window.start + clock::from_seconds(number as f64 / rate);
-                for number in made..due {
-                    let index = number as usize % connections;
-                    if let Some(session) = sessions.conversation(index) {
-                        session.call_at(due_at(number));
-                    }
-                }
-                send_due(&mut sessions, made..due, connections, &mut shared);
-                made = due;
-                sessions.turn_until(wake.min(due_at(made + 1)), &mut shared)?;
+            if let Some(schedule) = &mut schedule {
+                let next = schedule.send_due(now, connections, &mut sessions, &mut shared);
+                sessions.turn_until(wake.min(next), &mut shared)?;
             } else {
                 sessions.turn(wake.min(now + clock::SECOND / 10), &mut shared)?;
             }
         }
-        window.close(&shared.tally, "call")
-    }
-}
-
-/// Sends the calls that became due since the last turn: one write for each connection.
-fn send_due(
-    sessions: &mut Loop<CallerConnection>,
-    due: Range<u64>,
-    connections: usize,
-    shared: &mut CallTotals,
-) {
-    let count = usize::try_from(due.end - due.start).unwrap_or(connections);
-    for index in 0..connections.min(count) {
-        let index = (due.start as usize + index) % connections;
-        let session = sessions.conversation(index);
-        let requests = session.map(|session| session.take_due(shared));
-        sessions.send(index, &requests.unwrap_or_default(), shared);
+        let oldest = sessions
+            .conversations()
+            .filter_map(CallerConnection::oldest)
+            .min();
+        let waited = oldest.map(|begun| clock::now().saturating_sub(begun));
+        if let Some(schedule) = schedule.as_mut().filter(|_| !interrupted()) {
+            // A generator that was late may not have sent the last ones.
+            let last = window.end.saturating_sub(1);
+            schedule.send_due(last, connections, &mut sessions, &mut shared);
+            schedule::await_answers(&mut sessions, &mut shared)?;
+        }
+        let mut outcome = window.close(&shared.tally, "call")?;
+        match &schedule {
+            Some(schedule) => schedule.report(&shared, &mut outcome),
+            None => outcome.warn_of_waiting("call", waited),
+        }
+        Ok(outcome)
     }
 }
 
@@ -189,9 +194,30 @@ mod tests {
         address
     }
 
+    /// A server that answers this number of calls, and then no more.
+    fn server_that_stops(answers: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("a connection");
+            let mut output = stream.try_clone().expect("a handle");
+            let lines = BufReader::new(stream).lines().map_while(Result::ok);
+            for (number, _) in lines.filter(String::is_empty).enumerate() {
+                if number < answers && output.write_all(b"DONE accept\n\n").is_err() {
+                    return;
+                }
+            }
+        });
+        address
+    }
+
     fn run(rate: f64) -> RunOutcome {
+        run_at(server(5), 2, rate)
+    }
+
+    fn run_at(server: SocketAddr, connections: usize, rate: f64) -> RunOutcome {
         let arguments = CallsArguments {
-            connections: SweepValues::one(2),
+            connections: SweepValues::one(connections),
             in_flight: SweepValues::one(3),
             rate: SweepValues::one(rate),
             procedure: "/sizecheck".into(),
@@ -199,7 +225,7 @@ mod tests {
             seconds: 1.0,
             warm_up: 0.0,
         };
-        let url = format!("call://{}", server(5));
+        let url = format!("call://{server}");
         let target = RunningTarget::from_endpoint(url.parse().expect("a URL"));
         let calls = Calls::new(arguments).expect("settings");
         calls
@@ -226,5 +252,47 @@ mod tests {
         let answered = outcome.latencies[0].summary.count;
         let failed = outcome.value("failed").expect("a count") as u64;
         assert!(answered + failed <= 201, "{outcome:?}");
+    }
+
+    #[test]
+    fn a_share_of_the_connections_has_its_share_of_the_rate() {
+        let mut arguments = CallsArguments {
+            connections: SweepValues::one(20),
+            in_flight: SweepValues::one(1),
+            rate: SweepValues::one(1_000.0),
+            procedure: "/".into(),
+            size: 0,
+            seconds: 1.0,
+            warm_up: 0.0,
+        };
+        arguments.limit_to(5);
+        assert_eq!(arguments.connections.get(), 5);
+        assert!((arguments.rate.get() - 250.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_call_is_sent_when_it_is_due_not_when_the_next_one_is() {
+        // One call in 250 ms: a call that waited for the time of the next one took that long.
+        let outcome = run_at(server(1_000), 1, 4.0);
+        let latency = &outcome.latencies[0].summary;
+        assert_eq!(latency.count, 4, "{outcome:?}");
+        assert!(latency.minimum_us < 200_000.0, "{latency:?}");
+    }
+
+    #[test]
+    fn calls_without_an_answer_are_counted() {
+        let outcome = run_at(server_that_stops(30), 1, 100.0);
+        assert_eq!(outcome.value("unanswered"), Some(70.0), "{outcome:?}");
+        assert_eq!(outcome.latencies[0].summary.count, 30);
+        assert!(outcome.warnings.iter().any(|one| one.contains("70 calls")));
+        assert_eq!(outcome.value("offered"), Some(100.0));
+    }
+
+    #[test]
+    fn in_a_closed_loop_a_call_that_waits_at_the_end_is_reported() {
+        let outcome = run_at(server_that_stops(30), 1, 0.0);
+        let waits = |one: &String| one.contains("no answer") && one.contains("call");
+        assert!(outcome.warnings.iter().any(waits), "{outcome:?}");
+        assert!(!run(0.0).warnings.iter().any(waits));
     }
 }

@@ -23,11 +23,18 @@ pub(super) struct CallTotals {
     /// The number of initial calls of a new connection; 0 if calls are due at fixed times.
     at_once: usize,
     end_of_answer: memmem::Finder<'static>,
+    /// Calls of an open loop that were due in the measured time, and those that were answered.
+    due: u64,
+    answered: u64,
     pub(super) tally: MeasurementCounts,
 }
 
 impl CallTotals {
-    pub(super) fn new(arguments: &CallsArguments, measure_from: Nanoseconds) -> Self {
+    pub(super) fn new(
+        arguments: &CallsArguments,
+        measure_from: Nanoseconds,
+        measure_to: Nanoseconds,
+    ) -> Self {
         let CallsArguments {
             procedure, size, ..
         } = arguments;
@@ -40,8 +47,19 @@ impl CallTotals {
                 arguments.in_flight.get()
             },
             end_of_answer: memmem::Finder::new(b"\n\n"),
-            tally: MeasurementCounts::new(NAMES, measure_from),
+            due: 0,
+            answered: 0,
+            tally: if is_open {
+                MeasurementCounts::of_schedule(NAMES, measure_from, measure_to)
+            } else {
+                MeasurementCounts::new(NAMES, measure_from)
+            },
         }
+    }
+
+    /// Calls of an open loop that were due in the measured time and have no answer.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.due - self.answered
     }
 
     fn count(&mut self, answer: &[u8], begun: Nanoseconds, now: Nanoseconds) {
@@ -49,6 +67,9 @@ impl CallTotals {
         if !is_done {
             self.tally
                 .failed(|| String::from_utf8_lossy(answer).into_owned());
+        }
+        if self.at_once == 0 && self.tally.is_measured(begun) {
+            self.answered += 1;
         }
         self.tally.count(is_done, begun, now);
     }
@@ -65,9 +86,15 @@ pub(super) struct CallerConnection {
 
 impl CallerConnection {
     /// Adds a call that is due at this time.
-    pub(super) fn call_at(&mut self, due: Nanoseconds) {
+    pub(super) fn call_at(&mut self, due: Nanoseconds, shared: &mut CallTotals) {
         self.begun.push_back(due);
         self.unsent += 1;
+        shared.due += u64::from(shared.tally.is_measured(due));
+    }
+
+    /// When the oldest call in flight was made, or due.
+    pub(super) fn oldest(&self) -> Option<Nanoseconds> {
+        self.begun.front().copied()
     }
 
     /// The requests of the calls that are due.

@@ -53,6 +53,7 @@ pub(super) fn run(
             tally: received.tally(&conducted.published.sent),
             received,
             unacknowledged: conducted.published.unacknowledged(),
+            given_up: conducted.published.given_up,
             acknowledgements: conducted.published.acknowledgements().clone(),
             slip: conducted.published.slip,
             seconds: conducted.seconds,
@@ -88,7 +89,7 @@ fn conduct<'plan>(
     stage.measure_between(measure, end);
     let cpu = || target.usage().map(|usage| usage.cpu_seconds());
     let (published, costs, measured_until, cpu_before) = thread::scope(|scope| {
-        let playing = scope.spawn(|| publishers.play(begin, measure, end));
+        let playing = scope.spawn(|| publishers.play(begin, measure, end, || false));
         clock::sleep_until(measure);
         let cpu_before = cpu();
         let sampler = Sampler::start(target.watched.clone());

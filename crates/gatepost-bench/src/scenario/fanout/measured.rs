@@ -8,9 +8,6 @@ use crate::process::Costs;
 use crate::pubsub::{Tracker, TrackerCounts};
 use crate::statistics::steadiness;
 
-/// The schedule slippage at p99 from which latencies are doubtful.
-const LATE_US: f64 = 1_000.0;
-
 /// Totals of the receiving threads.
 #[derive(Default)]
 pub(crate) struct ReceiveTotals {
@@ -86,6 +83,8 @@ pub(crate) struct MeasuredRun {
     /// The schedule slippage of sent messages.
     pub(crate) slip: Latencies,
     pub(crate) unacknowledged: u64,
+    /// Messages that the generator could not send in the time of the run.
+    pub(crate) given_up: u64,
     /// From when a publication was due until it was acknowledged.
     pub(crate) acknowledgements: Latencies,
     pub(crate) seconds: f64,
@@ -134,10 +133,12 @@ impl MeasuredRun {
 
     fn warn(&self, outcome: &mut RunOutcome) {
         let received = &self.received;
-        let slip = self.slip.summary();
-        if slip.p99_us > LATE_US {
-            let late = slip.p99_us / 1e3;
-            outcome.warn(format!("the schedule slipped: {late:.1} ms late at p99"));
+        outcome.warn_of_slip(&self.slip);
+        if self.given_up > 0 {
+            outcome.warn(format!(
+                "the generator could not send {} of the messages: the rate is above its limit",
+                self.given_up
+            ));
         }
         if self.tally.lost > 0 {
             outcome.warn(format!("{} messages were lost", self.tally.lost));

@@ -22,6 +22,15 @@ const TIMER_SLACK: NonZeroU64 = NonZeroU64::MIN;
 const WAKE_EARLY: Nanoseconds = 150_000;
 /// The maximum share of the time between messages that is spent polling.
 const WATCHED_PART: f64 = 0.125;
+/// The time after the end at which messages that are still not sent are given up. Without it, a
+/// rate of ten times the capacity would make a run ten times as long.
+const LATE_MAX: Nanoseconds = clock::SECOND;
+/// While messages are late, acknowledgements are processed once in this number of messages.
+const SENT_IN_TURN: u64 = 64;
+/// Bytes of one publisher that wait for the server to read them; then the schedule waits too.
+const UNSENT_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// The interval at which a schedule that waits looks again.
+const LOOK_AGAIN: Nanoseconds = clock::SECOND / 1_000;
 
 /// Publishers that are logged in.
 pub(crate) struct Publishers<'plan> {
@@ -37,6 +46,8 @@ pub(crate) struct PublishedRun<'plan> {
     publishers: Publishers<'plan>,
     /// Messages sent by each publisher.
     pub(crate) sent: Vec<u32>,
+    /// Messages that were due but so late that they were given up.
+    pub(crate) given_up: u64,
     /// The schedule slippage of messages.
     pub(crate) slip: Latencies,
 }
@@ -182,12 +193,14 @@ impl<'plan> Publishers<'plan> {
     }
 
     /// Publishes from `begin` to `end`, each message when it is due or as soon as possible
-    /// afterwards; acknowledgements are measured of those that are due from `measure` on.
+    /// afterwards, unless the run is abandoned; acknowledgements are measured of those that are due
+    /// from `measure` on.
     pub(crate) fn play(
         mut self,
         begin: Nanoseconds,
         measure: Nanoseconds,
         end: Nanoseconds,
+        is_abandoned: impl Fn() -> bool,
     ) -> Result<PublishedRun<'plan>, BenchError> {
         // If this is refused, the schedule's own figures show the effect.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
@@ -197,7 +210,7 @@ impl<'plan> Publishers<'plan> {
         let interval = clock::SECOND as f64 / (self.plan.rate * publishers as f64);
         let watched = WAKE_EARLY.min((interval * WATCHED_PART) as Nanoseconds);
         let mut sent = vec![0_u32; self.plan.publishers.into()];
-        let mut slip = Latencies::default();
+        let (mut slip, mut given_up) = (Latencies::default(), 0);
         let mut payload = vec![b'.'; self.plan.size];
         let mut packet = Vec::new();
         let topics: Vec<String> = (0..self.plan.publishers)
@@ -205,7 +218,11 @@ impl<'plan> Publishers<'plan> {
             .collect();
         for turn in 0_u64.. {
             let due = begin + (turn as f64 * interval) as u64;
-            if due >= end || interrupted() || self.shared.failure.is_some() {
+            if due >= end || interrupted() || is_abandoned() || self.shared.failure.is_some() {
+                break;
+            }
+            if clock::now() >= end + LATE_MAX {
+                given_up = self.own_turns(turn, ((end - begin) as f64 / interval).ceil() as u64);
                 break;
             }
             let publisher = (turn % publishers) as u16;
@@ -213,7 +230,8 @@ impl<'plan> Publishers<'plan> {
             let Some(&connection) = self.connection_of(publisher) else {
                 continue;
             };
-            self.wait_until(due, watched)?;
+            self.wait_until(due, watched, turn)?;
+            self.wait_for_room(connection, end + LATE_MAX)?;
             let sequence = sent[usize::from(publisher)];
             MessageStamp {
                 publisher,
@@ -239,6 +257,7 @@ impl<'plan> Publishers<'plan> {
         Ok(PublishedRun {
             publishers: self,
             sent,
+            given_up,
             slip,
         })
     }
@@ -248,9 +267,36 @@ impl<'plan> Publishers<'plan> {
         self.indices.get(usize::from(at))
     }
 
+    /// The number of these turns that belong to publishers of this host.
+    fn own_turns(&self, from: u64, to: u64) -> u64 {
+        let (all, own) = (u64::from(self.plan.publishers), self.indices.len() as u64);
+        to.saturating_sub(from) * own / all
+    }
+
+    /// Waits until the server has read most of what this connection has sent, so that a server that
+    /// does not read cannot fill the memory of the generator.
+    fn wait_for_room(&mut self, index: usize, until: Nanoseconds) -> Result<(), BenchError> {
+        while self.connections.unsent(index) > UNSENT_MAX_BYTES
+            && clock::now() < until
+            && !interrupted()
+        {
+            let soon = clock::now() + LOOK_AGAIN;
+            self.connections.turn_until(soon, &mut self.shared)?;
+        }
+        Ok(())
+    }
+
     /// Processes acknowledgements until then; in the last moments it only polls the clock.
-    fn wait_until(&mut self, due: Nanoseconds, watched: Nanoseconds) -> Result<(), BenchError> {
+    fn wait_until(
+        &mut self,
+        due: Nanoseconds,
+        watched: Nanoseconds,
+        turn: u64,
+    ) -> Result<(), BenchError> {
         let wake = due.saturating_sub(watched);
+        if clock::now() >= wake && turn.is_multiple_of(SENT_IN_TURN) {
+            self.connections.turn(0, &mut self.shared)?;
+        }
         while clock::now() < wake {
             self.connections.turn_until(wake, &mut self.shared)?;
         }

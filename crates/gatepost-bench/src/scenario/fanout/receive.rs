@@ -53,6 +53,10 @@ impl FanoutProgress {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// The reason why a subscriber could not get ready.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().ok()?.clone()
@@ -221,8 +225,12 @@ impl FanoutSubscriber {
                 match MessageStamp::read(payload).filter(|stamp| stamp.publisher == self.publisher)
                 {
                     Some(stamp) => {
+                        let duplicates = self.tracker.duplicates();
                         shared.unreported_missing += self.tracker.record(stamp.sequence);
-                        shared.count(stamp, now);
+                        // A server does not gain a delivery by sending a message twice.
+                        if self.tracker.duplicates() == duplicates {
+                            shared.count(stamp, now);
+                        }
                     }
                     None => shared.result.foreign += 1,
                 }

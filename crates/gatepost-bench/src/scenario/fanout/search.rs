@@ -8,7 +8,7 @@ use super::Fanout;
 use super::settings::FanoutArguments;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::outcome::RunOutcome;
+use crate::outcome::{BUSY_PERCENT, RunOutcome};
 use crate::progress::RunProgress;
 use crate::target::RunningTarget;
 
@@ -29,12 +29,26 @@ pub(super) fn highest_rate(
 ) -> Result<RunOutcome, BenchError> {
     let mut best: Option<(f64, RunOutcome)> = None;
     let mut too_high = None;
+    let mut generator_failed = false;
     let mut rate = fanout.arguments.rate();
     let mut tried = Vec::new();
     for _ in 0..DOUBLINGS_MAX * 2 {
-        match try_rate(fanout, rate, target, progress, &mut tried)? {
-            Some(outcome) => best = Some((rate, outcome)),
-            None => too_high = Some(rate),
+        let is_first = best.is_none();
+        match try_rate(fanout, rate, target, progress, &mut tried) {
+            Ok(Attempt::Held(outcome)) => best = Some((rate, *outcome)),
+            Ok(Attempt::Failed { by_generator }) => {
+                too_high = Some(rate);
+                generator_failed = by_generator;
+            }
+            // A server that disconnects a publisher or does not answer did not sustain the rate.
+            Err(BenchError::Server { reason, .. }) if !is_first => {
+                let line = format!("{rate:.1} messages/s of each publisher: {reason}");
+                progress.line(&line);
+                tried.push(line);
+                too_high = Some(rate);
+                generator_failed = false;
+            }
+            Err(error) => return Err(error),
         }
         let low = best.as_ref().map_or(0.0, |(rate, _)| *rate);
         rate = match too_high {
@@ -55,8 +69,23 @@ pub(super) fn highest_rate(
     outcome.neutral("highest loss-free rate of a publisher", rate, "/s");
     outcome.original.push(condition(&fanout.arguments));
     outcome.original.extend(tried);
+    if generator_failed {
+        outcome.warn(
+            "the generator, not the server, failed at the next higher rate: more --workers or \
+             agents may find a higher one",
+        );
+    }
     outcome.interrupted = interrupted();
     Ok(outcome)
+}
+
+/// The result of the attempts at one rate.
+enum Attempt {
+    Held(Box<RunOutcome>),
+    /// The last one failed, perhaps because of the generator.
+    Failed {
+        by_generator: bool,
+    },
 }
 
 /// The outcome of the first successful attempt, and a line for each attempt.
@@ -66,9 +95,11 @@ fn try_rate(
     target: &RunningTarget,
     progress: &RunProgress,
     tried: &mut Vec<String>,
-) -> Result<Option<RunOutcome>, BenchError> {
+) -> Result<Attempt, BenchError> {
+    let mut by_generator = false;
     for _ in 0..TRIES {
         let outcome = fanout.run_at(rate, target, progress)?;
+        require_measured(&outcome, &fanout.arguments)?;
         let objection = rejection_reason(&outcome, &fanout.arguments);
         let line = format!(
             "{rate:.1} messages/s of each publisher: {:.0} deliveries/s, {}",
@@ -78,13 +109,41 @@ fn try_rate(
         progress.line(&line);
         tried.push(line);
         if objection.is_none() {
-            return Ok(Some(outcome));
+            return Ok(Attempt::Held(Box::new(outcome)));
         }
+        by_generator = is_generators_limit(&outcome, &fanout.arguments);
         if interrupted() {
             break;
         }
     }
-    Ok(None)
+    Ok(Attempt::Failed { by_generator })
+}
+
+/// Fails if a bound cannot be checked: a rate would be said to have kept it.
+fn require_measured(outcome: &RunOutcome, arguments: &FanoutArguments) -> Result<(), BenchError> {
+    if arguments.max_memory.is_some() && outcome.server.is_none() {
+        return Err(BenchError::Settings(
+            "--max-memory needs the server's memory, which is not known here: give --pid or \
+             --cgroup, or --share NAME=server"
+                .into(),
+        ));
+    }
+    if outcome.latency_of("delivery").is_none() {
+        let reasons = outcome.warnings.join("; ");
+        return Err(BenchError::Settings(format!(
+            "--max needs the latencies of deliveries: {reasons}"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether the generator was too slow for the rate, so that the server may not be the cause of a
+/// failure.
+fn is_generators_limit(outcome: &RunOutcome, arguments: &FanoutArguments) -> bool {
+    let limit_us = arguments.max_latency().duration().as_secs_f64() * 1e6;
+    let slip = outcome.latency_of("schedule");
+    outcome.generator.busiest_thread_percent > BUSY_PERCENT
+        || slip.is_some_and(|slip| slip.p99_us >= limit_us)
 }
 
 /// The conditions of a sustained rate, for the report.
@@ -196,10 +255,34 @@ mod tests {
         );
         let late = "p99 latency of acknowledgements 101 ms";
         assert_eq!(acknowledged(0.0, 101).as_deref(), Some(late));
+        let mut unknown = outcome(995.0, 0.0, 9, 0);
+        unknown.server = None;
+        assert!(require_measured(&unknown, &arguments).is_err());
+        assert!(require_measured(&outcome(995.0, 0.0, 9, 150), &arguments).is_ok());
         let anything = SearchCommandLine::parse_from(["fanout", "--max"]).fanout;
         assert_eq!(
             rejection_reason(&outcome(995.0, 0.0, 99, 9_999), &anything),
             None
         );
+        assert!(require_measured(&unknown, &anything).is_ok());
+        unknown.latencies.clear();
+        assert!(require_measured(&unknown, &anything).is_err());
+    }
+
+    #[test]
+    fn a_late_schedule_or_a_busy_thread_is_the_generators_limit() {
+        let arguments = SearchCommandLine::parse_from(["fanout", "--max"]).fanout;
+        let late = |milliseconds: u64| {
+            let mut outcome = outcome(500.0, 0.0, 9, 150);
+            let mut slip = Latencies::default();
+            slip.record(milliseconds * 1_000_000);
+            outcome.latency("schedule", &slip);
+            outcome
+        };
+        assert!(is_generators_limit(&late(150), &arguments));
+        assert!(!is_generators_limit(&late(1), &arguments));
+        let mut busy = late(1);
+        busy.generator.busiest_thread_percent = 99.0;
+        assert!(is_generators_limit(&busy, &arguments));
     }
 }

@@ -6,6 +6,7 @@ use gatepost_message::Qos;
 use gatepost_settings::{ByteSize, Period};
 use serde::Serialize;
 
+use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
 use crate::pubsub::{BrokerEndpoint, STAMP_BYTES};
@@ -47,13 +48,13 @@ pub struct FanoutArguments {
     #[arg(long, value_name = "BYTES")]
     pub(super) size: Option<SweepValues<usize>>,
     /// Seconds to measure
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = bounds::seconds_above_0)]
     pub(crate) seconds: f64,
     /// Seconds to run before measuring
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = bounds::seconds)]
     pub(crate) warm_up: f64,
     /// Seconds without a message after which the rest counts as lost
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = bounds::seconds)]
     pub(crate) drain: f64,
     /// Quality of service of MQTT, 0 to 2
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]

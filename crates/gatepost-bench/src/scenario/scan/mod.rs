@@ -136,7 +136,7 @@ impl Scenario for Scan {
                     "spamd://HOST, http://HOST/checkv2 or a command",
                 )?;
                 let server = ScanServer::new(url)?;
-                let mut columns = server.warm_up(target)?;
+                let mut columns = server.warm_up(target, &mut outcome)?;
                 // The small message of the third column is not counted.
                 let sampler = Sampler::start(target.watched.clone());
                 let begin = clock::now();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::error::BenchError;
+use crate::outcome::RunOutcome;
 use crate::scenario::mail;
 use crate::target::{RunningTarget, Url};
 
@@ -36,8 +37,12 @@ impl ScanServer {
         })
     }
 
-    /// The first three columns.
-    pub(super) fn warm_up(&self, target: &RunningTarget) -> Result<[f64; 4], BenchError> {
+    /// The first three columns; warns if the server is still busy after the wait.
+    pub(super) fn warm_up(
+        &self,
+        target: &RunningTarget,
+        outcome: &mut RunOutcome,
+    ) -> Result<[f64; 4], BenchError> {
         let begin = clock::now();
         self.ping(target)?;
         let answered = clock::now();
@@ -45,6 +50,13 @@ impl ScanServer {
         let mut scanned = clock::now();
         if let Some(quiet_for) = await_rest(target) {
             scanned = clock::now() - clock::from_seconds(quiet_for.as_secs_f64());
+            if quiet_for.is_zero() {
+                let seconds = REST_WAIT_MAX.as_secs();
+                outcome.warn(format!(
+                    "the server was still busy {seconds} s after its first message: its other work \
+                     counts too"
+                ));
+            }
         }
         Ok([
             target.start_seconds.unwrap_or(0.0),
@@ -114,7 +126,8 @@ impl ScanServer {
 
 /// Waits until the server has finished the work that follows each start, such as compiling
 /// patterns in the background, which would otherwise be counted with the messages.
-/// Returns the time for which the server has been idle; `None` if it cannot be monitored.
+/// Returns the time for which the server has been idle, 0 if it is still busy; `None` if it cannot
+/// be monitored.
 fn await_rest(target: &RunningTarget) -> Option<Duration> {
     let begin = Instant::now();
     let mut before = target.usage()?.cpu_seconds();

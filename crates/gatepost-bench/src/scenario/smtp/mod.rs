@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::window::MeasurementWindow;
 use super::{FloorOf, Scenario};
+use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
 use crate::load::{Dialer, Loop};
@@ -35,10 +36,10 @@ pub struct SmtpArguments {
     #[arg(long, default_value = "bench@localhost")]
     recipient: String,
     /// Seconds to measure
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
     /// Seconds to run before measuring
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = bounds::seconds)]
     warm_up: f64,
 }
 
@@ -109,7 +110,14 @@ impl Scenario for Smtp {
             let wake = window.next_phase(now).min(now + clock::SECOND / 10);
             sessions.turn(wake, &mut shared)?;
         }
-        window.close(&shared.tally, "message")
+        let oldest = sessions
+            .conversations()
+            .filter_map(SmtpLoadSession::begun)
+            .min();
+        let waited = oldest.map(|begun| clock::now().saturating_sub(begun));
+        let mut outcome = window.close(&shared.tally, "message")?;
+        outcome.warn_of_waiting("message", waited);
+        Ok(outcome)
     }
 }
 

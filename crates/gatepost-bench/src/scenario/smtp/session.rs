@@ -66,6 +66,15 @@ pub(super) struct SmtpLoadSession {
 }
 
 impl SmtpLoadSession {
+    /// When the message in progress was begun, if there is one.
+    pub(super) fn begun(&self) -> Option<Nanoseconds> {
+        let is_sending = matches!(
+            self.awaiting,
+            AwaitedReply::From | AwaitedReply::Recipient | AwaitedReply::Data | AwaitedReply::Body
+        );
+        is_sending.then_some(self.begun)
+    }
+
     /// Begins a message, or ends the session after the last one.
     fn next_message(&mut self, now: Nanoseconds, shared: &SmtpTotals, outgoing: &mut Vec<u8>) {
         if self.messages >= shared.per_connection {

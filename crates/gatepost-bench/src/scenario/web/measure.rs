@@ -2,6 +2,7 @@
 
 use super::WebArguments;
 use super::client::{WebClient, WebTotals};
+use super::schedule::{self, PageSchedule};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -11,6 +12,8 @@ use crate::outcome::RunOutcome;
 /// The measurements of one size.
 pub(super) struct MeasuredSize {
     pub(super) seconds: f64,
+    /// The time that the oldest request had waited for its response at the end.
+    waited: Option<Nanoseconds>,
     pub(super) shared: WebTotals,
 }
 
@@ -22,7 +25,8 @@ pub(super) fn measure(
     mut report: impl FnMut(f64, f64),
 ) -> Result<MeasuredSize, BenchError> {
     let mut clients: Loop<WebClient> = Loop::new()?;
-    let begin = clock::now() + clock::from_seconds(arguments.warm_up);
+    let start = clock::now();
+    let begin = start + clock::from_seconds(arguments.warm_up);
     let end = begin + clock::from_seconds(arguments.seconds);
     let mut shared = WebTotals::new(
         request,
@@ -30,6 +34,10 @@ pub(super) fn measure(
         arguments.clients.get(),
         begin,
     );
+    shared.schedule = arguments
+        .rate
+        .as_ref()
+        .map(|rate| PageSchedule::new(start, begin..end, rate.get()));
     loop {
         let now = clock::now();
         if now >= end || interrupted() {
@@ -40,6 +48,12 @@ pub(super) fn measure(
             measured as f64 / (end - begin) as f64,
             rate(shared.hits, measured),
         );
+        if let Some(schedule) = &mut shared.schedule {
+            let next = schedule.advance(now);
+            schedule::dispatch(&mut clients, &mut dialer, &mut shared)?;
+            clients.turn_until(end.min(next), &mut shared)?;
+            continue;
+        }
         while let Some(number) = shared.idle.pop() {
             let begun = clock::now();
             let Ok(socket) = dialer.dial() else {
@@ -57,7 +71,13 @@ pub(super) fn measure(
         .conversations()
         .map(|client| client.in_request(finish, &shared));
     shared.in_requests += cut_off.sum::<u64>();
+    let oldest = clients.conversations().filter_map(WebClient::waiting_since);
+    let waited = oldest.min().map(|begun| finish.saturating_sub(begun));
+    if shared.schedule.is_some() {
+        schedule::finish(&mut clients, &mut dialer, &mut shared)?;
+    }
     Ok(MeasuredSize {
+        waited,
         seconds: clock::seconds(finish.saturating_sub(begin).max(1)),
         shared,
     })
@@ -92,7 +112,9 @@ impl MeasuredSize {
         server_cpu: Option<f64>,
         outcome: &mut RunOutcome,
     ) {
-        let Self { seconds, shared } = self;
+        let Self {
+            seconds, shared, ..
+        } = self;
         let per_second = shared.hits as f64 / seconds;
         let bytes_per_second = shared.bytes as f64 / seconds;
         let errors_per_second = shared.errors as f64 / seconds;
@@ -122,10 +144,28 @@ impl MeasuredSize {
         if shared.connect.count() > 0 {
             outcome.latency(format!("{prefix}connect"), &shared.connect);
         }
+        match &shared.schedule {
+            Some(schedule) => report_schedule(schedule, size, prefix, outcome),
+            None => outcome.warn_of_waiting(&format!("{prefix}response"), self.waited),
+        }
         outcome.counts_by_second.extend(shared.timeline.seconds());
         outcome.warn_if_unsteady(shared.timeline.parts());
         if shared.errors > 0 {
             outcome.warn(format!("{size} B: {} requests failed", shared.errors));
         }
     }
+}
+
+/// Adds the figures of an open loop.
+fn report_schedule(schedule: &PageSchedule, size: usize, prefix: &str, outcome: &mut RunOutcome) {
+    let unanswered = schedule.unanswered();
+    outcome.neutral(format!("{prefix}offered"), schedule.rate(), "/s");
+    outcome.lower(format!("{prefix}unanswered"), unanswered as f64, "");
+    if unanswered > 0 {
+        outcome.warn(format!(
+            "{size} B: {unanswered} pages had no response, so no response time includes them"
+        ));
+    }
+    outcome.latency(format!("{prefix}schedule"), &schedule.slip);
+    outcome.warn_of_slip(&schedule.slip);
 }

@@ -8,6 +8,7 @@
 mod check;
 mod client;
 mod measure;
+mod schedule;
 
 use std::fs;
 use std::path::Path;
@@ -15,6 +16,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{FloorOf, Scenario, page};
+use crate::bounds;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::load::Dialer;
@@ -49,19 +51,39 @@ pub struct WebArguments {
     #[arg(long, value_name = "N", default_value = "5")]
     pub(crate) clients: SweepValues<usize>,
     /// Seconds for each size
-    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
     /// Seconds to run before measuring each size
-    #[arg(long, value_name = "S", default_value_t = 0.5)]
+    #[arg(long, value_name = "S", default_value_t = 0.5, value_parser = bounds::seconds)]
     warm_up: f64,
     /// Fetch many pages over each connection, instead of one
     #[arg(long)]
     keep_alive: bool,
+    /// Pages per second over all clients, due at fixed times; response times count from then
+    /// [default: each client fetches the next page when it has the last one]
+    #[arg(long, value_name = "N")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rate: Option<SweepValues<f64>>,
 }
 
 impl Sweepable for WebArguments {
     fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
-        vec![("clients", &mut self.clients), ("sizes", &mut self.sizes)]
+        vec![
+            ("clients", &mut self.clients),
+            ("sizes", &mut self.sizes),
+            ("rate", &mut self.rate),
+        ]
+    }
+}
+
+impl WebArguments {
+    /// Restricts it to this number of the clients, with their part of the rate.
+    pub(crate) fn limit_to(&mut self, clients: usize) {
+        let part = clients as f64 / self.clients.get().max(1) as f64;
+        if let Some(rate) = &mut self.rate {
+            *rate = SweepValues::one(rate.get() * part);
+        }
+        self.clients = SweepValues::one(clients);
     }
 }
 
@@ -75,6 +97,13 @@ impl Web {
     pub fn new(arguments: WebArguments) -> Result<Self, BenchError> {
         if arguments.clients.get() == 0 {
             return Err(BenchError::Settings("clients must be above 0".into()));
+        }
+        if arguments
+            .rate
+            .as_ref()
+            .is_some_and(|rate| rate.get() <= 0.0)
+        {
+            return Err(BenchError::Settings("--rate must be above 0".into()));
         }
         Ok(Self { arguments })
     }
@@ -158,7 +187,11 @@ impl Scenario for Web {
             } else {
                 path
             };
-            check::check_page(target, url, &request(&url.host, &path, false))?;
+            let length = check::check_page(target, url, &request(&url.host, &path, false))?;
+            // A server may have shorter header fields, but not leave out half of the page.
+            if url.path.contains("{size}") && length < size / 2 {
+                outcome.warn(format!("{size} B: the whole response has only {length} B"));
+            }
             progress.together()?;
             let before = target.usage();
             let done = number as f64 / sizes.len() as f64;
@@ -217,6 +250,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
+    use std::time::Duration;
 
     /// A server that answers every n-th request with an error, the rest with a short page.
     fn server(every_nth_fails: usize) -> SocketAddr {
@@ -253,6 +287,7 @@ mod tests {
             seconds: 0.2,
             warm_up: 0.0,
             keep_alive,
+            rate: None,
         }
     }
 
@@ -286,6 +321,104 @@ mod tests {
             );
             let load = clock::seconds(measured.shared.in_requests) / measured.seconds;
             assert!(load > 0.5 && load < 3.2, "{load}");
+        }
+    }
+
+    /// A server that answers one request after another, the first only after this time.
+    fn server_that_stalls(stall: Duration) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            let mut pause = Some(stall);
+            for mut stream in listener.incoming().flatten() {
+                let mut request = [0; 1024];
+                while let Ok(1..) = stream.read(&mut request) {
+                    thread::sleep(pause.take().unwrap_or_default());
+                    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage";
+                    if stream.write_all(answer.as_bytes()).is_err()
+                        || text_of(&request).contains("close")
+                    {
+                        break;
+                    }
+                }
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn in_an_open_loop_a_stall_delays_every_page_that_was_due_meanwhile() {
+        for keep_alive in [false, true] {
+            let arguments = WebArguments {
+                seconds: 1.0,
+                rate: Some(SweepValues::one(100.0)),
+                ..arguments(1, keep_alive)
+            };
+            let dialer = Dialer::new(server_that_stalls(Duration::from_millis(500)), false);
+            let request = request("localhost", "/", keep_alive);
+            let measured = measure::measure(&arguments, dialer, request, |_, _| {});
+            let shared = measured.expect("measured").shared;
+            let schedule = shared.schedule.expect("an open loop");
+            assert_eq!(schedule.unanswered(), 0);
+            assert_eq!(shared.response.count(), 100);
+            // Half of the pages were due during the stall. A closed loop would see one slow page.
+            assert!(shared.response.quantile_us(0.6) > 50_000.0);
+            assert!(shared.response.quantile_us(0.99) > 400_000.0);
+        }
+    }
+
+    #[test]
+    fn pages_without_a_response_are_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let arguments = WebArguments {
+            rate: Some(SweepValues::one(100.0)),
+            ..arguments(2, true)
+        };
+        let request = request("localhost", "/", true);
+        let dialer = Dialer::new(address, false);
+        let measured = measure::measure(&arguments, dialer, request, |_, _| {}).expect("measured");
+        let mut outcome = RunOutcome::default();
+        measured.report(317, "", None, &mut outcome);
+        // Those of 0.2 s: two wait for their response, the others for a client.
+        assert_eq!(outcome.value("unanswered"), Some(20.0));
+        assert_eq!(outcome.value("offered"), Some(100.0));
+        drop(listener);
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_without_any_response_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || listener.incoming().flatten().for_each(drop));
+        let measured = measure(address, true);
+        assert!(measured.shared.errors > 0);
+        assert_eq!(measured.shared.hits, 0);
+    }
+
+    #[test]
+    fn an_insertion_point_of_any_peer_is_found() {
+        for mark in [
+            "{{ now() }}",
+            "{{now | date}}",
+            "<!--#echo var=\"X\" -->",
+            "@@NOW@@",
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let url = format!("http://{}/", listener.local_addr().expect("an address"));
+            let serving = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut request = [0; 1024];
+                let _ = stream.read(&mut request);
+                let answer = format!("HTTP/1.1 200 OK\r\n\r\n<p>The time is {mark}</p>");
+                let _ = stream.write_all(answer.as_bytes());
+            });
+            let target = RunningTarget::from_endpoint(url.parse().expect("a URL"));
+            let web = Web::new(arguments(1, false)).expect("settings");
+            let error = web.run(&target, &RunProgress::hidden());
+            let error = error.expect_err("not replaced").to_string();
+            assert!(error.contains("insertion point"), "{error}");
+            serving.join().expect("served");
         }
     }
 
