@@ -14,6 +14,7 @@ use crate::interrupt::interrupted;
 use crate::outcome::{Headline, RunOutcome};
 use crate::peer::PeerDefinition;
 use crate::progress::RunProgress;
+use crate::scenario::web::hide_header_values;
 use crate::scenario::{FloorOf, Scenario};
 use crate::target::{Endpoint, RunningTarget};
 
@@ -102,6 +103,7 @@ impl Scenario for DistributedScenario {
 
     fn settings(&self) -> serde_json::Value {
         let mut settings = serde_json::json!(self.workload)[self.workload.name()].take();
+        hide_header_values(&mut settings);
         settings["join"] = serde_json::json!(self.hosts.join);
         settings["share"] = serde_json::json!(self.hosts.share);
         settings["agents"] = self.hosts.agents.into();

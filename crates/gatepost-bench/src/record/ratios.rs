@@ -17,7 +17,14 @@ use crate::sweep::Point;
 /// Figures that are compared besides a scenario's first, by the beginning of their names.
 const COMPARED: [&str; 2] = ["server CPU per ", "server memory"];
 /// Settings that a report has only if they are set.
-const ABSENT_IF_UNSET: [&str; 5] = ["over", "rate", "storms", "max_latency", "max_memory"];
+const ABSENT_IF_UNSET: [&str; 6] = [
+    "over",
+    "rate",
+    "header",
+    "storms",
+    "max_latency",
+    "max_memory",
+];
 /// Figures that count what went wrong, by the end of their names.
 const FAULTS: [&str; 10] = [
     "lost",

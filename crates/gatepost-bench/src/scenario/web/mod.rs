@@ -8,6 +8,7 @@
 mod check;
 mod client;
 mod measure;
+mod request;
 mod schedule;
 
 use std::fs;
@@ -26,6 +27,7 @@ use crate::process::Sampler;
 use crate::progress::RunProgress;
 use crate::sweep::{Listed, Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
+pub(crate) use request::hide_header_values;
 
 const SIZES: &str = "317,1337,2357,5417,10517,20717,51317,102317,204317";
 /// The size of the response, and hits per second, as published in 1998.
@@ -64,6 +66,10 @@ pub struct WebArguments {
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<SweepValues<f64>>,
+    /// A header field of each request, 'NAME: VALUE'; repeatable
+    #[arg(long, value_name = "FIELD", value_parser = request::header_field)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    header: Vec<String>,
 }
 
 impl Sweepable for WebArguments {
@@ -115,7 +121,9 @@ impl Scenario for Web {
     }
 
     fn settings(&self) -> serde_json::Value {
-        serde_json::json!(self.arguments)
+        let mut settings = serde_json::json!(self.arguments);
+        hide_header_values(&mut settings);
+        settings
     }
 
     fn headlines(&self) -> Vec<Headline> {
@@ -187,7 +195,7 @@ impl Scenario for Web {
             } else {
                 path
             };
-            let length = check::check_page(target, url, &request(&url.host, &path, false))?;
+            let length = check::check_page(target, url, &self.request(&url.host, &path, false))?;
             // A server may have shorter header fields, but not leave out half of the page.
             if url.path.contains("{size}") && length < size / 2 {
                 outcome.warn(format!("{size} B: the whole response has only {length} B"));
@@ -195,7 +203,7 @@ impl Scenario for Web {
             progress.together()?;
             let before = target.usage();
             let done = number as f64 / sizes.len() as f64;
-            let request = request(&url.host, &path, self.arguments.keep_alive);
+            let request = self.request(&url.host, &path, self.arguments.keep_alive);
             let measured =
                 measure::measure(&self.arguments, dialer.clone(), request, |share, hits| {
                     progress.update(done + share / sizes.len() as f64, || {
@@ -220,6 +228,10 @@ impl Scenario for Web {
 }
 
 impl Web {
+    fn request(&self, host: &str, path: &str, keep_alive: bool) -> Vec<u8> {
+        request::request(host, path, keep_alive, &self.arguments.header)
+    }
+
     /// The prefix of the names of a size's figures: empty if the sizes are swept, so that they are
     /// one figure with a curve.
     fn prefix(&self, size: usize) -> String {
@@ -229,16 +241,6 @@ impl Web {
             format!("{size} B ")
         }
     }
-}
-
-/// The shortest possible request: HTTP/1.1 keeps a connection unless a header field says otherwise.
-fn request(host: &str, path: &str, keep_alive: bool) -> Vec<u8> {
-    let connection = if keep_alive {
-        ""
-    } else {
-        "Connection: close\r\n"
-    };
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n").into_bytes()
 }
 
 #[cfg(test)]
@@ -288,12 +290,13 @@ mod tests {
             warm_up: 0.0,
             keep_alive,
             rate: None,
+            header: Vec::new(),
         }
     }
 
     fn measure(address: SocketAddr, keep_alive: bool) -> MeasuredSize {
         let arguments = arguments(if keep_alive { 1 } else { 3 }, keep_alive);
-        let request = request("localhost", "/", keep_alive);
+        let request = request::request("localhost", "/", keep_alive, &[]);
         measure::measure(&arguments, Dialer::new(address, false), request, |_, _| {})
             .expect("measured")
     }
@@ -355,7 +358,7 @@ mod tests {
                 ..arguments(1, keep_alive)
             };
             let dialer = Dialer::new(server_that_stalls(Duration::from_millis(500)), false);
-            let request = request("localhost", "/", keep_alive);
+            let request = request::request("localhost", "/", keep_alive, &[]);
             let measured = measure::measure(&arguments, dialer, request, |_, _| {});
             let shared = measured.expect("measured").shared;
             let schedule = shared.schedule.expect("an open loop");
@@ -375,7 +378,7 @@ mod tests {
             rate: Some(SweepValues::one(100.0)),
             ..arguments(2, true)
         };
-        let request = request("localhost", "/", true);
+        let request = request::request("localhost", "/", true, &[]);
         let dialer = Dialer::new(address, false);
         let measured = measure::measure(&arguments, dialer, request, |_, _| {}).expect("measured");
         let mut outcome = RunOutcome::default();
