@@ -122,7 +122,7 @@ impl DataFolder {
     pub(crate) fn keep_as(&self, reason: &str) -> Result<PathBuf, StoreError> {
         for number in 1..=KEPT_FILES_MAX {
             let target = self.with_suffix(&format!(".{reason}-{number}"));
-            match link_or_copy(&self.database(), &target) {
+            match name_second_time(&self.database(), &target) {
                 Ok(()) => {
                     let mut wal = OsString::from(&target);
                     wal.push(WAL);
@@ -135,10 +135,6 @@ impl DataFolder {
                     return Ok(target);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // Only the write-ahead log is left.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    File::create_new(&target).map_err(|cause| file_error(&target, cause))?;
-                }
                 Err(cause) => return Err(file_error(&target, cause)),
             }
         }
@@ -150,6 +146,15 @@ impl DataFolder {
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         let synced = File::open(&self.path).and_then(|folder| folder.sync_all());
         synced.map_err(|cause| file_error(&self.path, cause))
+    }
+}
+
+/// A second name for the database. If only its write-ahead log is left, an empty file gets the
+/// name.
+fn name_second_time(database: &Path, target: &Path) -> io::Result<()> {
+    match link_or_copy(database, target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => File::create_new(target).map(drop),
+        named => named,
     }
 }
 
@@ -169,6 +174,23 @@ fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
         }
         linked => linked,
     }
+}
+
+/// Gives a file that a command of root has made to the owner of the folder, so that the server can
+/// open it. A file with another name may belong to another program.
+pub(crate) fn leave_to_owner(file: &File, folder: &DataFolder) -> Result<(), StoreError> {
+    if !folder.is_foreign_to_root()? {
+        return Ok(());
+    }
+    let path = folder.path();
+    let given = || {
+        let (found, owner) = (file.metadata()?, fs::metadata(path)?);
+        if found.uid() == owner.uid() || found.nlink() != 1 {
+            return Ok(());
+        }
+        std::os::unix::fs::fchown(file, Some(owner.uid()), Some(owner.gid()))
+    };
+    given().map_err(|cause| file_error(path, cause))
 }
 
 /// Removes a file; no error if there is none.

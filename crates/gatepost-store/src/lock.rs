@@ -27,7 +27,7 @@ pub(crate) struct FolderLock {
 /// Takes the server lock, without waiting for it.
 pub(crate) fn lock_server(folder: &DataFolder) -> Result<FolderLock, StoreError> {
     let path = folder.server_lock();
-    let file = open(&path)?;
+    let file = open(folder, &path)?;
     match file.try_lock() {
         Ok(()) => Ok(FolderLock { _file: file }),
         Err(TryLockError::WouldBlock) => Err(StoreError::AlreadyServing {
@@ -58,7 +58,7 @@ fn lock_database(
     folder: &DataFolder,
     try_lock: fn(&File) -> Result<(), TryLockError>,
 ) -> Result<FolderLock, StoreError> {
-    let file = open(&folder.database_lock())?;
+    let file = open(folder, &folder.database_lock())?;
     let deadline = Instant::now() + WAIT_MAX;
     while !is_locked(folder, try_lock(&file), deadline)? {}
     Ok(FolderLock { _file: file })
@@ -70,7 +70,7 @@ pub(crate) fn own_database_while(
     folder: &DataFolder,
     condition: impl Fn() -> Result<bool, StoreError>,
 ) -> Result<Option<FolderLock>, StoreError> {
-    let file = open(&folder.database_lock())?;
+    let file = open(folder, &folder.database_lock())?;
     let deadline = Instant::now() + WAIT_MAX;
     let mut locked = false;
     while condition()? {
@@ -102,12 +102,14 @@ fn is_locked(
     }
 }
 
-fn open(path: &Path) -> Result<File, StoreError> {
+fn open(folder: &DataFolder, path: &Path) -> Result<File, StoreError> {
     let opened = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .custom_flags(folder::NO_LINK)
         .open(path);
-    opened.map_err(|cause| file_error(path, cause))
+    let file = opened.map_err(|cause| file_error(path, cause))?;
+    folder::leave_to_owner(&file, folder)?;
+    Ok(file)
 }

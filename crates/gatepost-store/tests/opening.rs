@@ -155,6 +155,12 @@ async fn a_log_without_its_database_is_damage() {
         Err(StoreError::Damaged { .. })
     ));
     assert_eq!(fs::read(&log).expect("the log"), NO_DATABASE);
+    let (store, recovery) = Store::open(folder.path(), &recovering()).expect("a recovery");
+    let kept = recovery.damaged_file.expect("the damage was noticed");
+    assert_eq!(kept, folder.path().join("gatepost.db.damaged-1"));
+    let kept_log = folder.path().join("gatepost.db.damaged-1-wal");
+    assert_eq!(fs::read(kept_log).expect("the log"), NO_DATABASE);
+    store.close();
 }
 
 #[tokio::test]

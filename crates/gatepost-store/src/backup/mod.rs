@@ -6,12 +6,12 @@
 //! existing file is overwritten, a file under the name of a backup is complete, and both a backup
 //! and a database restored from it have been [verified](verify).
 
+mod partial;
 mod restore;
 mod verify;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,13 +21,12 @@ use rusqlite::config::DbConfig;
 use crate::folder::{DataFolder, file_error};
 use crate::{StoreError, connection, lock, recovery, schema};
 
+use partial::PartialBackup;
 pub use restore::{ExistingDatabase, restore_backup};
 pub use verify::{BackupContents, verify_backup};
 
 /// Only the owner may read the file, since it contains mail and password hashes.
 const FILE_MODE: u32 = 0o600;
-/// The suffix of a backup until it is complete.
-const PARTIAL: &str = ".partial";
 
 /// The reason why a backup was not made or not restored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -38,6 +37,9 @@ pub enum BackupError {
     /// A file with the name of the backup, or the database to restore, exists already.
     #[error("{0} exists already and was not overwritten")]
     Exists(PathBuf),
+    /// Another process writes a backup of this name.
+    #[error("another process writes {0}; wait until it has ended")]
+    BeingWritten(PathBuf),
     /// The name has characters that SQLite cannot be given.
     #[error("{0}: a name that is not UTF-8 cannot be used")]
     Name(PathBuf),
@@ -70,18 +72,15 @@ pub fn write_backup(data: &Path, target: &Path) -> Result<BackupContents, Backup
     if recovery::was_interrupted(&folder)? {
         return Err(StoreError::RecoveryInterrupted { file: database }.into());
     }
-    let mut partial = target.as_os_str().to_owned();
-    partial.push(PARTIAL);
-    let partial = PathBuf::from(partial);
-    // The empty file reserves the name until the complete file replaces it.
-    let reserved = NewFile::create(target)?;
-    let written = NewFile::create(&partial)?;
-    copy(&folder, &partial)?;
-    let contents = verify_backup(&partial)?;
-    sync(&partial)?;
-    fs::rename(&partial, target).map_err(|cause| file_error(target, cause))?;
-    written.keep();
-    reserved.keep();
+    let exists = target.try_exists();
+    if exists.map_err(|cause| file_error(target, cause))? {
+        return Err(BackupError::Exists(target.to_owned()));
+    }
+    let partial = PartialBackup::create(target)?;
+    copy(&folder, partial.path())?;
+    let contents = verify_backup(partial.path())?;
+    sync(partial.path())?;
+    partial.complete(target)?;
     sync_folder_of(target)?;
     Ok(contents)
 }
@@ -115,47 +114,6 @@ fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
             }
         })?;
     Ok(())
-}
-
-/// A file that is removed unless it is kept.
-struct NewFile {
-    path: PathBuf,
-    is_kept: bool,
-}
-
-impl NewFile {
-    /// Creates it empty; fails if it exists.
-    fn create(path: &Path) -> Result<Self, BackupError> {
-        let mut options = File::options();
-        match options
-            .write(true)
-            .create_new(true)
-            .mode(FILE_MODE)
-            .open(path)
-        {
-            Ok(_) => Ok(Self {
-                path: path.to_owned(),
-                is_kept: false,
-            }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(BackupError::Exists(path.to_owned()))
-            }
-            Err(cause) => Err(file_error(path, cause).into()),
-        }
-    }
-
-    fn keep(mut self) {
-        self.is_kept = true;
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // Fails if the disk fails; the original error is reported.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
 
 fn sync(path: &Path) -> Result<(), StoreError> {

@@ -39,9 +39,12 @@ pub fn restore_backup(
     let _exclusive = lock::own_database(&folder)?;
     let database = folder.database();
     let exists = |path: &Path| path.try_exists().map_err(|cause| file_error(path, cause));
-    let has_database = exists(&database)? || exists(&folder.wal())?;
+    let found = [database, folder.wal()];
+    let has_database = exists(&found[0])? || exists(&found[1])?;
     if has_database && existing == ExistingDatabase::Refused {
-        return Err(BackupError::Exists(database));
+        let [database, log] = found;
+        let is_there = exists(&database)?;
+        return Err(BackupError::Exists(if is_there { database } else { log }));
     }
     let contents = verify_backup(file)?;
     if contents.rows_damaged > 0 && settings.on_damage == OnDamage::Refuse {
