@@ -53,6 +53,19 @@ pub enum StoreChange {
         /// The new value.
         value: Bytes,
     },
+    /// Refuses the changes that are submitted with it ([`StoreError::Outdated`]) unless a record
+    /// has this value. So changes that were computed from stored records are not stored if another
+    /// process was first.
+    ///
+    /// [`StoreError::Outdated`]: crate::StoreError::Outdated
+    ExpectRecord {
+        /// The key space.
+        space: &'static str,
+        /// The key within it.
+        key: Bytes,
+        /// The value; `None` if there must be no such record.
+        value: Option<Bytes>,
+    },
     /// Removes a record; no error if there is none.
     DeleteRecord {
         /// The key space.
@@ -98,6 +111,9 @@ impl StoreChange {
                 Self::Quarantine(entry) => entry.body.len(),
                 Self::AddRecord { key, value, .. } | Self::PutRecord { key, value, .. } => {
                     key.len() + value.len()
+                }
+                Self::ExpectRecord { key, value, .. } => {
+                    key.len() + value.as_ref().map_or(0, Bytes::len)
                 }
                 Self::Session(change) => change.weight(),
                 Self::Sample(sample) => sample.weight(),

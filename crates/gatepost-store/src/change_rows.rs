@@ -1,7 +1,7 @@
 //! A change as rows: what it writes and removes, and how the sums of limited tables follow.
 
 use gatepost_message::{MessageId, Publication};
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use crate::bounds::{self, KeptTotals};
 use crate::key_range::end_of_prefix;
@@ -56,6 +56,9 @@ pub(crate) fn apply_change(
         StoreChange::PutRecord { space, key, value } => {
             table::RECORD.set(statements, params![space, &key[..], &value[..]])
         }
+        StoreChange::ExpectRecord { space, key, value } => {
+            expect_record(statements, space, key, value.as_deref())
+        }
         StoreChange::DeleteRecord { space, key } => statements.execute(
             "DELETE FROM record WHERE space = ? AND key = ?",
             params![space, &key[..]],
@@ -70,6 +73,23 @@ pub(crate) fn apply_change(
                 params![space, &prefix[..]],
             ),
         },
+    }
+}
+
+fn expect_record(
+    statements: &mut Statements<'_>,
+    space: &'static str,
+    key: &[u8],
+    expected: Option<&[u8]>,
+) -> Result<(), StoreError> {
+    let value: Option<Vec<u8>> = statements
+        .prepare("SELECT value FROM record WHERE space = ? AND key = ?")?
+        .query_row(params![space, key], |row| row.get(0))
+        .optional()?;
+    if value.as_deref() == expected {
+        Ok(())
+    } else {
+        Err(StoreError::Outdated { space })
     }
 }
 

@@ -44,6 +44,20 @@ pub enum StoreError {
         /// SQLite's error.
         cause: Arc<rusqlite::Error>,
     },
+    /// The database has an earlier schema, and a server is running with it. It may be one of the
+    /// version of that schema, so a command does not change the schema.
+    #[error(
+        "the database {file} has schema {found}, and this version changes it to {known}: restart \
+         the server with this version first; nothing was changed"
+    )]
+    EarlierServer {
+        /// The database.
+        file: PathBuf,
+        /// Its schema version.
+        found: usize,
+        /// The newest schema version of this program.
+        known: usize,
+    },
     /// The file's content is wrong.
     #[error(
         "the database {file} is damaged ({reason}); nothing was changed. Restore a backup, or set \
@@ -76,6 +90,14 @@ pub enum StoreError {
     Collision {
         /// The table.
         table: &'static str,
+    },
+    /// Another process was first to change a record ([`StoreChange::ExpectRecord`]).
+    ///
+    /// [`StoreChange::ExpectRecord`]: crate::StoreChange::ExpectRecord
+    #[error("another process has changed the records of '{space}' meanwhile; try again")]
+    Outdated {
+        /// The key space of the record.
+        space: &'static str,
     },
     /// The checksum of a row is wrong.
     #[error(
@@ -136,6 +158,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether only the submission with the change is refused, and not its whole commit.
+    pub(crate) const fn is_of_submission(&self) -> bool {
+        matches!(self, Self::Collision { .. } | Self::Outdated { .. })
+    }
+
     /// Whether a disk is full, or nearly so, of this server or of its cluster: some replies have a
     /// code for it.
     pub fn is_disk_full(&self) -> bool {

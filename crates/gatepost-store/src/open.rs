@@ -89,7 +89,9 @@ pub(crate) fn open_secondary(path: &Path) -> Result<LockedDatabase, StoreError> 
         });
     }
     Ok(LockedDatabase {
-        writing: confirm_damage(&folder, open_writing)?,
+        writing: confirm_damage(&folder, |folder| {
+            open_writing(folder, EarlierSchema::RefusedBesideServer)
+        })?,
         reading: open_reading(&folder)?,
         folder,
         locks: vec![database_lock],
@@ -121,8 +123,18 @@ fn read_through(file: &Path) -> io::Result<()> {
     }
 }
 
+/// The treatment of an earlier schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EarlierSchema {
+    /// It is changed to the newest one.
+    Changed,
+    /// The same, but it is refused while a server runs: the first start of a new version changes
+    /// the schema, and until then the earlier version can be installed again.
+    RefusedBesideServer,
+}
+
 /// Opens for writing, with the newest schema.
-fn open_writing(folder: &DataFolder) -> Result<Connection, StoreError> {
+fn open_writing(folder: &DataFolder, earlier: EarlierSchema) -> Result<Connection, StoreError> {
     let file = folder.database();
     if !exists(&file)? && exists(&folder.wal())? {
         // SQLite would take this for a new database and delete the log.
@@ -139,13 +151,21 @@ fn open_writing(folder: &DataFolder) -> Result<Connection, StoreError> {
             known: schema::VERSION,
         });
     }
+    let is_refused = earlier == EarlierSchema::RefusedBesideServer;
+    if is_refused && version < schema::VERSION && lock::is_served(folder.path()) {
+        return Err(StoreError::EarlierServer {
+            file,
+            found: version,
+            known: schema::VERSION,
+        });
+    }
     schema::prepare(&mut connection).map_err(failed)?;
     Ok(connection)
 }
 
 /// As [`open_writing`], and checks every page.
 fn open_checked(folder: &DataFolder) -> Result<Connection, StoreError> {
-    let connection = open_writing(folder)?;
+    let connection = open_writing(folder, EarlierSchema::Changed)?;
     let answer: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|error| open_error(folder, error))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::bounds::{Excess, KeptTotals, TableBounds};
 use crate::cancelled::CancelledRows;
@@ -76,9 +76,12 @@ impl StoreWriter {
             Ok(left_out) => {
                 self.health.commit_succeeded();
                 self.journal_index.committed(&batch.changes);
-                if let Some((_, error)) = left_out.first() {
+                // Changes that are outdated are computed again.
+                let is_lost = |(_, error): &&(u32, StoreError)| !is_outdated(error);
+                let mut lost = left_out.iter().filter(is_lost);
+                if let Some((_, error)) = lost.next() {
                     self.health.note_lost();
-                    self.failures.log(left_out.len(), error);
+                    self.failures.log(1 + lost.count(), error);
                 }
             }
             Err(error) => {
@@ -98,7 +101,8 @@ impl StoreWriter {
         self.health.is_failing()
     }
 
-    /// A row that collides fails its own submission only, not the others of the commit.
+    /// A row that collides, or a record that is not as expected, fails its own submission only, not
+    /// the others of the commit.
     fn apply(&mut self, batch: &CommitBatch) -> CommitOutcome {
         let has_failed = |submission: &QueuedChanges| {
             let after = submission.after.as_ref();
@@ -107,7 +111,7 @@ impl StoreWriter {
         if !batch.submissions.iter().any(has_failed) {
             match self.write(|transaction, kept| apply_together(transaction, &batch.changes, kept))
             {
-                Err(StoreError::Collision { .. }) => {}
+                Err(error) if error.is_of_submission() => {}
                 outcome => return outcome,
             }
         }
@@ -119,7 +123,7 @@ impl StoreWriter {
         apply: impl FnOnce(&mut Transaction<'_>, &mut KeptTotals) -> CommitOutcome,
     ) -> CommitOutcome {
         let mut connection = self.connection.lock();
-        let mut transaction = connection.transaction()?;
+        let mut transaction = begin(&mut connection)?;
         let bounds = self.server.as_ref().map(|server| server.bounds.kept());
         let mut kept = bounds.unwrap_or_default();
         let left_out = apply(&mut transaction, &mut kept)?;
@@ -176,6 +180,16 @@ impl StoreWriter {
     }
 }
 
+/// Begins a transaction that writes. It waits for the transaction of another process here: SQLite
+/// refuses, without waiting, to write in one that has begun with a query.
+fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
+const fn is_outdated(error: &StoreError) -> bool {
+    matches!(error, StoreError::Outdated { .. })
+}
+
 fn trim(
     connection: &mut Connection,
     server: &mut ServerDuties,
@@ -191,7 +205,7 @@ fn trim(
         .bounds
         .review(connection, &server.trimmer.settings())?;
     let mut kept = server.bounds.kept();
-    let transaction = connection.transaction()?;
+    let transaction = begin(connection)?;
     let is_old = server.trimmer.trim(&transaction, now, &mut kept)?;
     let is_exceeded = server
         .bounds
@@ -206,7 +220,7 @@ fn trim(
 }
 
 fn finish(connection: &mut Connection, clock: &mut StoredClock) -> Result<(), StoreError> {
-    let transaction: Transaction<'_> = connection.transaction()?;
+    let transaction = begin(connection)?;
     clock.keep_exactly(&transaction)?;
     transaction.commit()?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
@@ -275,7 +289,7 @@ fn apply_each(
         }
         match apply_submission(transaction, changes, kept) {
             Ok(()) => {}
-            Err(error @ StoreError::Collision { .. }) => left_out.push((number, error)),
+            Err(error) if error.is_of_submission() => left_out.push((number, error)),
             Err(error) => return Err(error),
         }
     }

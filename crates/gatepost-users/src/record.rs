@@ -144,6 +144,16 @@ pub(crate) fn delete(space: &'static str, key: impl Into<Bytes>) -> StoreChange 
     }
 }
 
+/// The condition that no other process has changed users since this revision; empty if nothing was
+/// ever changed.
+pub(crate) fn expect_revision(revision: Vec<u8>) -> StoreChange {
+    StoreChange::ExpectRecord {
+        space: ACCESS,
+        key: Bytes::from_static(REVISION),
+        value: (!revision.is_empty()).then(|| revision.into()),
+    }
+}
+
 /// The new revision, which accompanies every change.
 pub(crate) fn new_revision() -> StoreChange {
     StoreChange::PutRecord {

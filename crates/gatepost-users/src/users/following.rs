@@ -64,3 +64,58 @@ async fn next_change(changes: &mut Option<watch::Receiver<u64>>) {
     }
     std::future::pending::<()>().await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use gatepost_store::{Store, StoreSettings};
+
+    use super::*;
+    use crate::record::{self, UserRecord};
+    use crate::{AccessSettings, Secret};
+
+    /// Makes a change on another thread, as another process does.
+    fn disable(users: &Users, name: &str) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.expect("a runtime");
+        let changed = runtime.block_on(users.set_standing(name, Some(true), None));
+        changed.expect("changed");
+    }
+
+    #[tokio::test]
+    async fn a_change_that_another_process_overtakes_is_computed_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = AccessSettings::default();
+        let (store, _) = Store::open(folder.path(), &StoreSettings::default()).expect("a store");
+        let users = Users::open(store.clone(), &settings).expect("users");
+        let password = Secret::new("a long password".to_owned());
+        users.add("anna", password, false).await.expect("added");
+        let command = Store::open_secondary(folder.path(), &StoreSettings::default());
+        let command = Users::open(command.expect("a store"), &settings).expect("users");
+
+        let computed = AtomicUsize::new(0);
+        let changed = users.change("anna", || {
+            let known = users.user("anna").expect("a user");
+            if computed.fetch_add(1, Ordering::Relaxed) == 0 {
+                std::thread::scope(|threads| {
+                    threads.spawn(|| disable(&command, "anna"));
+                });
+            }
+            let user = UserRecord {
+                password: known.password.to_string(),
+                scram: known.scram.clone(),
+                admin: true,
+                disabled: known.disabled,
+                epoch: known.epoch,
+                created: known.created,
+            };
+            let key = bytes::Bytes::from_static(b"anna");
+            Ok(vec![record::put(record::USER, key, &user)])
+        });
+        changed.await.expect("changed");
+        assert_eq!(computed.into_inner(), 2);
+        let anna = users.list().remove(0);
+        assert!(anna.admin && anna.disabled, "neither change is lost");
+    }
+}

@@ -3,7 +3,7 @@
 //! Each change is on disk and in force in this process when its future completes; a server in
 //! another process sees it within a second ([`Users::follow`]). Where there is a cluster, the
 //! cluster has stored it too. A change is a function of the users as they are, which is called
-//! again if another server has changed the same user meanwhile.
+//! again if another server has changed the same user meanwhile, or another process any user.
 
 use std::sync::Arc;
 
@@ -376,7 +376,10 @@ impl Users {
             }
             // Another process may have changed users since the last look (`Users::follow`).
             self.load_if_changed()?;
+            // If one does so from here on, the change is refused and computed again.
+            let revision = self.shared.loaded.lock().clone();
             let mut changes = changes()?;
+            changes.insert(0, record::expect_revision(revision));
             changes.push(record::new_revision());
             Ok(changes)
         };
