@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::ownership::leave_to_owner;
+
 /// A longer log is renamed to `audit.log.1`, replacing the previous one.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The maximum number of bytes that are read for the last changes.
@@ -82,7 +84,9 @@ impl AuditLog {
         options.create(true).append(true).mode(0o600);
         // Root may write here in the folder of another user, who could place a link.
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        options.open(&self.path)
+        let file = options.open(&self.path)?;
+        leave_to_owner(&file, self.path.parent().unwrap_or(&self.path))?;
+        Ok(file)
     }
 
     /// The last changes, newest first.
@@ -139,6 +143,19 @@ mod tests {
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_log_that_root_makes_belongs_to_the_owner_of_the_folder() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let folder = tempfile::tempdir().expect("a folder");
+        if chown(folder.path(), Some(65_533), Some(65_532)).is_err() {
+            // Only root can.
+            return;
+        }
+        AuditLog::of(folder.path()).record(&entry("restore"));
+        let log = std::fs::metadata(folder.path().join("audit.log")).expect("the log");
+        assert_eq!((log.uid(), log.gid()), (65_533, 65_532));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod learner;
 mod mail_routes;
 mod operations;
 mod originals;
+mod ownership;
 mod procedure_changes;
 mod procedure_files;
 mod quarantine;

@@ -1,14 +1,13 @@
 //! The lock that decides which process learns for a data folder.
 
 use std::fs::{File, TryLockError};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use rustix::process::geteuid;
 
 use super::LearningError;
+use crate::ownership::leave_to_owner;
 
 const FILE_NAME: &str = "learner.lock";
 
@@ -36,17 +35,4 @@ impl Lock {
             Err(TryLockError::Error(cause)) => Err(failed(cause)),
         }
     }
-}
-
-/// Gives a lock that a command of root has made to the user of the folder, so that the server can
-/// open it. A file with another name may belong to another program.
-fn leave_to_owner(file: &File, folder: &Path) -> io::Result<()> {
-    if !geteuid().is_root() {
-        return Ok(());
-    }
-    let (found, owner) = (file.metadata()?, folder.metadata()?);
-    if found.uid() == owner.uid() || found.nlink() != 1 {
-        return Ok(());
-    }
-    fchown(file, Some(owner.uid()), Some(owner.gid()))
 }
