@@ -49,11 +49,21 @@ pub(crate) fn update(folder: &Path, users: &Users) -> Result<(), UsersMarkerErro
     Ok(())
 }
 
+/// Called on a server that is in no cluster: there may be users now. The marker of a server without
+/// users remains, since they may be lost.
+fn note(folder: &Path, users: &Users) -> Result<(), UsersMarkerError> {
+    if users.list().is_empty() {
+        return Ok(());
+    }
+    added(folder)
+}
+
 /// Updates the marker with each change of users; runs until dropped.
-pub(crate) async fn follow(folder: PathBuf, users: Users) {
+pub(crate) async fn follow(folder: PathBuf, users: Users, is_of_cluster: bool) {
     let mut changes = users.changes();
+    let write: fn(&Path, &Users) -> _ = if is_of_cluster { update } else { note };
     loop {
-        if let Err(error) = update(&folder, &users) {
+        if let Err(error) = write(&folder, &users) {
             tracing::warn!(target: "users", %error, "the record that there are users is not right");
         }
         if changes.changed().await.is_err() {

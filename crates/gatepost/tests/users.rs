@@ -264,3 +264,16 @@ fn the_world_must_log_in() {
             .then_some(())
     });
 }
+
+#[test]
+fn a_first_user_of_the_api_is_one_that_must_not_be_lost() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let marker = gateway.folder.join("gatepost-data/users-exist");
+    assert!(!marker.exists());
+    let kind = "Content-Type: application/json";
+    let body = r#"{"name":"root","password":"a long password","admin":true}"#;
+    let url = gateway.url("/admin/users");
+    let added = run("curl", &["-sf", "-H", kind, "-d", body, &url], b"");
+    assert!(added.status.success(), "{}", text_of(&added));
+    await_some("the marker is written", || marker.exists().then_some(()));
+}

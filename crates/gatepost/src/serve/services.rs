@@ -201,9 +201,9 @@ impl Services {
         gatepost_tasks::spawn(forget_senders(self.gateway.clone(), users.clone()));
         let gateway = self.gateway.clone();
         gatepost_tasks::spawn(async move { gateway.follow_senders().await });
-        if self.backbone.is_some() {
-            gatepost_tasks::spawn(users_marker::follow(self.data.clone(), users.clone()));
-        }
+        let is_of_cluster = self.backbone.is_some();
+        let marker = users_marker::follow(self.data.clone(), users.clone(), is_of_cluster);
+        gatepost_tasks::spawn(marker);
         let users = users.clone();
         gatepost_tasks::spawn(async move { users.follow().await });
         gatepost_tasks::spawn(sweep_bans(self.bans.clone()));
