@@ -1,6 +1,7 @@
 //! The config: defaults, file, environment and flags, each overriding the previous one. Every
 //! mistake is reported with file, line and remedy.
 
+mod addresses;
 mod credentials;
 pub(crate) mod in_force;
 pub(crate) mod reference;
@@ -69,6 +70,7 @@ pub(crate) fn load(
     // Without a key that cannot be read, settings may contradict each other.
     if mistakes.is_empty() {
         mistakes = config.mistakes(&layers);
+        mistakes.extend(addresses::repeated(&config.listeners, &layers));
     }
     if mistakes.is_empty() {
         return Ok((config, layers));

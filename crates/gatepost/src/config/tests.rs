@@ -167,6 +167,20 @@ fn each_listener_is_opened_to_the_world_by_itself() {
 }
 
 #[test]
+fn an_address_belongs_to_one_listener() {
+    let text = "[listeners]\nmqtt.bind = [\"127.0.0.1:1883\", \"127.0.0.1:0\"]\n\
+                http.bind = [\"127.0.0.1:0\"]\nhttp.tls.bind = [\"127.0.0.1:1883\"]\n";
+    let mistakes = load_text(text, &[], &[]).expect_err("a mistake");
+    assert_eq!(
+        mistakes,
+        [
+            "FILE:4: listeners.http.tls.bind: 127.0.0.1:1883 is an address of \
+             listeners.mqtt.bind too"
+        ]
+    );
+}
+
+#[test]
 fn the_documented_defaults_are_the_programs() {
     let documented = include_str!("../../../../docs/defaults.toml");
     let documented: Vec<&str> = documented

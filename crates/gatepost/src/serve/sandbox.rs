@@ -197,9 +197,9 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
         .into_iter()
         .filter(|file| !file.as_os_str().is_empty())
     {
-        paths.extend(parent_of(file));
+        paths.push(place_of(file));
         if let Ok(target) = file.canonicalize() {
-            paths.extend(parent_of(&target));
+            paths.push(place_of(&target));
         }
     }
     for folder in folders
@@ -226,6 +226,12 @@ fn written_folders(config: &Config) -> Vec<PathBuf> {
         folders.extend(parent_of(&config.access_log.path));
     }
     folders
+}
+
+/// The folder of a file. A file in the root of all, such as a config that a container mounts there,
+/// is permitted by itself.
+fn place_of(file: &Path) -> PathBuf {
+    parent_of(file).unwrap_or_else(|| file.to_owned())
 }
 
 /// The folder that a path is in, unless that is the root of all.
@@ -255,4 +261,20 @@ fn refuse_calls() -> Result<(), String> {
     let filter = filter.map_err(|error| failed(&error))?;
     let program = BpfProgram::try_from(filter).map_err(|error| failed(&error))?;
     seccompiler::apply_filter(&program).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_of_all_is_never_permitted() {
+        for (file, expected) in [
+            ("/gatepost.toml", "/gatepost.toml"),
+            ("/etc/gatepost.toml", "/etc"),
+            ("gatepost.toml", "."),
+        ] {
+            assert_eq!(place_of(Path::new(file)), Path::new(expected), "{file}");
+        }
+    }
 }
