@@ -13,6 +13,7 @@ mod delayed;
 mod dkim;
 mod healthcheck;
 mod import;
+mod input_lines;
 mod learn;
 mod list_page;
 mod message_format;

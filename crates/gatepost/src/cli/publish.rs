@@ -4,9 +4,10 @@
 //! kept, and sent again after a reconnect. The exit code is 0 only if everything was accepted.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -14,6 +15,7 @@ use gatepost_message::Qos;
 use gatepost_mqtt::{Ack, Packet, PacketId, Publish, Reason};
 use gatepost_settings::Period;
 
+use super::input_lines;
 use crate::client::{
     BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
     ReconnectBackoff, SessionOptions, explained,
@@ -25,6 +27,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 const WINDOW: usize = 256;
 /// The expiry of the session, so that QoS 2 is exactly once over a new connection too.
 const SESSION_SECONDS: u32 = 300;
+/// The interval at which the connection is looked at while no line comes, and while
+/// acknowledgements are missing.
+const IDLE_CHECK_EVERY: Duration = Duration::from_millis(500);
+const OPEN_CHECK_EVERY: Duration = Duration::from_millis(50);
+/// The duration of such a look.
+const CHECK_TIME: Duration = Duration::from_millis(1);
 /// Some publication was refused.
 const EXIT_REFUSED: u8 = 1;
 
@@ -87,7 +95,7 @@ struct PayloadArguments {
 /// The source of payloads.
 enum PayloadSource {
     Same(Vec<u8>, u32),
-    Lines(io::Lines<io::StdinLock<'static>>),
+    Lines(Receiver<io::Result<Vec<u8>>>),
 }
 
 impl PayloadSource {
@@ -96,7 +104,8 @@ impl PayloadSource {
         let unreadable = |name: String| move |error| ClientError::Usage(format!("{name}: {error}"));
         let same = |bytes| Self::Same(bytes, arguments.repeat);
         if payload.stdin_line {
-            return Ok(Self::Lines(io::stdin().lock().lines()));
+            let lines = input_lines::read().map_err(unreadable("standard input".to_owned()))?;
+            return Ok(Self::Lines(lines));
         }
         if payload.stdin_file {
             let mut bytes = Vec::new();
@@ -113,21 +122,6 @@ impl PayloadSource {
         Ok(same(
             payload.message.clone().unwrap_or_default().into_bytes(),
         ))
-    }
-
-    fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
-        match self {
-            Self::Same(_, 0) => Ok(None),
-            Self::Same(bytes, left) => {
-                *left -= 1;
-                Ok(Some(bytes.clone()))
-            }
-            Self::Lines(lines) => lines
-                .next()
-                .transpose()
-                .map(|line| line.map(String::into_bytes))
-                .map_err(|error| ClientError::Usage(format!("standard input: {error}"))),
-        }
     }
 }
 
@@ -184,7 +178,7 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     };
     publisher.persist(|_| Ok(()))?;
     let mut is_first = true;
-    while let Some(payload) = source.next()? {
+    while let Some(payload) = publisher.next(&mut source)? {
         if let Some(delay) = arguments.repeat_delay.filter(|_| !is_first) {
             publisher
                 .persist(|publisher| publisher.receive_until(Instant::now() + delay.duration()))?;
@@ -200,6 +194,48 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
 }
 
 impl CommandPublisher<'_> {
+    /// The next payload.
+    fn next(&mut self, source: &mut PayloadSource) -> Result<Option<Vec<u8>>, ClientError> {
+        match source {
+            PayloadSource::Same(_, 0) => Ok(None),
+            PayloadSource::Same(bytes, left) => {
+                *left -= 1;
+                Ok(Some(bytes.clone()))
+            }
+            PayloadSource::Lines(lines) => match self.next_line(lines)? {
+                None => Ok(None),
+                Some(Ok(line)) => Ok(Some(line)),
+                Some(Err(error)) => Err(ClientError::Usage(format!("standard input: {error}"))),
+            },
+        }
+    }
+
+    /// Waits for a line, and keeps the connection meanwhile: it may take hours, and a publication
+    /// over a connection that the broker has ended would be lost.
+    fn next_line(
+        &mut self,
+        lines: &Receiver<io::Result<Vec<u8>>>,
+    ) -> Result<Option<io::Result<Vec<u8>>>, ClientError> {
+        if let Ok(line) = lines.try_recv() {
+            return Ok(Some(line));
+        }
+        loop {
+            let wait = if self.open.is_empty() {
+                IDLE_CHECK_EVERY
+            } else {
+                OPEN_CHECK_EVERY
+            };
+            let received = lines.recv_timeout(wait);
+            if matches!(received, Err(RecvTimeoutError::Disconnected)) {
+                return Ok(None);
+            }
+            self.persist(|publisher| publisher.receive_until(Instant::now() + CHECK_TIME))?;
+            if let Ok(line) = received {
+                return Ok(Some(line));
+            }
+        }
+    }
+
     fn publish(&mut self, payload: Vec<u8>) -> Result<(), ClientError> {
         let qos = self.arguments.client.qos();
         if qos == Qos::AtMostOnce {

@@ -14,6 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::{BrokerAddress, CertificateOptions, ClientError};
 
+/// The time limit of a connection, and of the server's silence in a TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connected socket.
 pub(super) enum BrokerTransport {
@@ -48,12 +49,7 @@ impl BrokerTransport {
         let connection = ClientConnection::new(Arc::new(config), name)
             .map_err(|error| unreachable(io::Error::other(error)))?;
         let mut stream = StreamOwned::new(connection, stream);
-        while stream.conn.is_handshaking() {
-            stream
-                .conn
-                .complete_io(&mut stream.sock)
-                .map_err(unreachable)?;
-        }
+        handshake(&mut stream, CONNECT_TIMEOUT).map_err(unreachable)?;
         Ok(Self::Tls(Box::new(stream)))
     }
 
@@ -94,6 +90,22 @@ impl BrokerTransport {
             }
         }
     }
+}
+
+/// Makes the handshake with a server that is not silent for longer than this.
+fn handshake(
+    stream: &mut StreamOwned<ClientConnection, TcpStream>,
+    silence_max: Duration,
+) -> io::Result<()> {
+    stream.sock.set_read_timeout(Some(silence_max))?;
+    while stream.conn.is_handshaking() {
+        let done = stream.conn.complete_io(&mut stream.sock);
+        done.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+            _ => error,
+        })?;
+    }
+    stream.sock.set_read_timeout(None)
 }
 
 /// Tries each address of a name in turn.
@@ -159,4 +171,32 @@ fn authorities(options: &CertificateOptions) -> Result<RootCertStore, ClientErro
         return Err(ClientError::Usage(text));
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_handshake_with_a_silent_server_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("bound");
+        let socket = connect("127.0.0.1", at.port()).expect("connected");
+        let _silent = listener.accept().expect("a client");
+        let options = CertificateOptions {
+            cafile: None,
+            cert: None,
+            key: None,
+            insecure: true,
+        };
+        let config = Arc::new(tls_config(&options).expect("a config"));
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connection = ClientConnection::new(config, name).expect("a client");
+        let mut stream = StreamOwned::new(connection, socket);
+        let done = handshake(&mut stream, Duration::from_millis(20));
+        let kind = done.map_err(|error| error.kind());
+        assert_eq!(kind, Err(io::ErrorKind::TimedOut));
+    }
 }

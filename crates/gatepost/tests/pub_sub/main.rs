@@ -345,6 +345,31 @@ fn unacknowledged_messages_are_sent_again_over_the_next_connection() {
 }
 
 #[test]
+fn a_connection_that_waits_for_lines_is_kept_and_renewed() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port().to_string();
+    let mut client = command(GATEPOST)
+        .args(["pub", "-p", &port, "-V", "311", "-k", "1", "-t", "a", "-l"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("gatepost runs");
+    let mut input = client.stdin.take().expect("piped");
+    let (mut stream, _) = greeted(&listener);
+    let (first, _) = packet(&mut stream).expect("a PINGREQ");
+    assert_eq!(first, 0xC0);
+    // The end of the connection is noticed before there is a line to publish.
+    drop(stream);
+    let (mut stream, _) = greeted(&listener);
+    input.write_all(b"caf\xe9\n").expect("the client reads");
+    drop(input);
+    let mut packets = std::iter::from_fn(|| packet(&mut stream));
+    let published = packets.find(|(first, _)| *first == 0x30);
+    let (_, body) = published.expect("a PUBLISH");
+    assert_eq!(body, b"\0\x01acaf\xe9");
+    assert!(client.wait().expect("it ends").success());
+}
+
+#[test]
 fn refusals_and_mistakes_have_their_codes() {
     let gateway = gateway();
     let port = gateway.port("mqtt");
