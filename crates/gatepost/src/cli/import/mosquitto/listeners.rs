@@ -33,7 +33,8 @@ pub(super) struct Listeners {
     /// these makes mosquitto open it, beside those that are named.
     default: Option<MosquittoListener>,
     named: Vec<MosquittoListener>,
-    anonymous: Option<bool>,
+    /// Each `allow_anonymous`, with its place and line.
+    anonymous: Vec<(bool, String, String)>,
 }
 
 impl Listeners {
@@ -44,7 +45,10 @@ impl Listeners {
             "listener" => self.named.push(named(option)),
             "port" => option.value.clone_into(&mut self.default(option).port),
             "bind_address" => self.default(option).host = Some(option.value.to_owned()),
-            "allow_anonymous" => self.anonymous = Some(is_true),
+            "allow_anonymous" => {
+                let (place, line) = (option.place.to_owned(), option.line.to_owned());
+                self.anonymous.push((is_true, place, line));
+            }
             "protocol" if matches!(option.value, "mqtt" | "websockets") => {
                 self.last(option).speaks_websocket = option.value == "websockets";
             }
@@ -100,7 +104,7 @@ impl Listeners {
                 ..MosquittoListener::default()
             });
         }
-        let anonymous = self.anonymous.unwrap_or(is_local);
+        let anonymous = admits_anonymous(&self.anonymous, plan).unwrap_or(is_local);
         let mut has_mqtt = false;
         let mut has_websocket = false;
         for listener in &all {
@@ -117,6 +121,18 @@ impl Listeners {
             plan.note("MQTT over WebSocket is at the path /mqtt of the HTTP listener");
         }
     }
+}
+
+/// Whether clients without a login are admitted, if a line says so. The setting is the same for all
+/// listeners, so one listener that requires a login decides.
+fn admits_anonymous(lines: &[(bool, String, String)], plan: &mut ImportPlan) -> Option<bool> {
+    let is_required = lines.iter().any(|(is_admitted, ..)| !is_admitted);
+    for (_, place, line) in lines.iter().filter(|line| is_required && line.0) {
+        let reason = "another listener requires a login, and listeners.mqtt.anonymous is the same \
+             for all";
+        plan.leave_out(place, line, reason);
+    }
+    (!lines.is_empty()).then_some(!is_required)
 }
 
 fn named(option: OptionLine<'_>) -> MosquittoListener {
@@ -195,4 +211,27 @@ fn bind(listener: &MosquittoListener) -> Option<String> {
         IpAddr::V4(ip) => format!("{ip}:{port}"),
         IpAddr::V6(ip) => format!("[{ip}]:{port}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_listener_that_requires_a_login_decides_for_all() {
+        for (lines, expected, left_out) in [
+            (&[true, true][..], Some(true), 0),
+            (&[false, true], Some(false), 1),
+            (&[true, false, true], Some(false), 2),
+            (&[], None, 0),
+        ] {
+            let lines: Vec<_> = lines
+                .iter()
+                .map(|&is_admitted| (is_admitted, String::new(), String::new()))
+                .collect();
+            let mut plan = ImportPlan::default();
+            assert_eq!(admits_anonymous(&lines, &mut plan), expected, "{lines:?}");
+            assert_eq!(plan.left_out_count(), left_out, "{lines:?}");
+        }
+    }
 }

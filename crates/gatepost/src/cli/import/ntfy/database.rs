@@ -81,13 +81,11 @@ fn access(database: &Connection) -> rusqlite::Result<Vec<AccessRow>> {
 fn add(row: &AccessRow, plan: &mut ImportPlan) -> Result<(), String> {
     let subject = if row.user == EVERYBODY {
         EVERYONE
-    } else {
+    } else if plan.users.iter().any(|user| user.name == row.user) {
         row.user.as_str()
-    };
-    let is_known = plan.users.iter().any(|user| user.name == subject);
-    if !is_known && subject != EVERYONE {
+    } else {
         return Err("the user is not imported".to_owned());
-    }
+    };
     // ntfy stores patterns with % for any text, and \_ for an underscore.
     let topic = row.topic.replace("\\_", "_");
     let filter = match topic.as_str() {
