@@ -126,7 +126,10 @@ async fn serve(
     log: RecentLog,
 ) -> Result<(), StartError> {
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
-    let services = Services::start(&config, layers).await?;
+    let extending = notifier.extend_start();
+    let services = Services::start(&config, layers).await;
+    extending.abort();
+    let services = services?;
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
     let (reloads, mut requested) = requests();

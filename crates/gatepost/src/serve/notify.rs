@@ -17,12 +17,18 @@ use gatepost_broker::Broker;
 use gatepost_listeners::workers::Workers;
 use gatepost_procedures::{Procedures, RulesState};
 use rustix::time::{ClockId, clock_gettime};
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 /// The time for which a message may wait for space in the service manager's queue.
 const SEND_TIME_MAX: Duration = Duration::from_secs(5);
 /// The interval at which the line of `systemctl status` is updated.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);
+/// The interval at which a start asks for more time, the time that it asks for, and the time after
+/// which it asks no more. The database is checked page by page, and may be large and its disk slow.
+const EXTENSION_INTERVAL: Duration = Duration::from_secs(10);
+const EXTENSION: Duration = Duration::from_mins(1);
+const START_TIME_MAX: Duration = Duration::from_hours(6);
 /// The number of watchdog notifications per permitted period.
 const FEEDS_PER_PERIOD: u32 = 3;
 
@@ -49,6 +55,20 @@ impl Notifier {
                 tracing::warn!(%error, "NOTIFY_SOCKET {}: not reached", path.display());
                 Self::default()
             }
+        }
+    }
+
+    /// Asks for more time as long as the start takes; to be called on a runtime, and the task is to
+    /// be ended by the caller.
+    pub(super) fn extend_start(&self) -> JoinHandle<()> {
+        gatepost_tasks::spawn(self.clone().extend(EXTENSION_INTERVAL))
+    }
+
+    async fn extend(self, every: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < START_TIME_MAX {
+            tokio::time::sleep(every).await;
+            self.send(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
         }
     }
 
@@ -200,9 +220,9 @@ mod tests {
         assert_eq!(status(3, 125, 10.0), "STATUS=3 sessions, 12 messages/s");
     }
 
-    #[test]
-    fn a_name_in_the_abstract_namespace_is_reached() {
-        let name = format!("gatepost-notify-{}", std::process::id());
+    /// A service manager with a name of its own, and the notifier that is connected to it.
+    fn connected(name: &str) -> (UnixDatagram, Notifier) {
+        let name = format!("gatepost-{name}-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).expect("a name");
         let manager = UnixDatagram::bind_addr(&address).expect("a socket");
         manager
@@ -214,9 +234,29 @@ mod tests {
             )),
             watchdog: None,
         };
-        notifier.ready();
+        (manager, notifier)
+    }
+
+    fn received(manager: &UnixDatagram) -> String {
         let mut buffer = [0; 64];
         let length = manager.recv(&mut buffer).expect("a message");
-        assert_eq!(&buffer[..length], b"READY=1");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    }
+
+    #[test]
+    fn a_name_in_the_abstract_namespace_is_reached() {
+        let (manager, notifier) = connected("notify");
+        notifier.ready();
+        assert_eq!(received(&manager), "READY=1");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_long_start_asks_for_time_again_and_again() {
+        let (manager, notifier) = connected("extend");
+        let extending = gatepost_tasks::spawn(notifier.extend(Duration::from_millis(1)));
+        for _ in 0..3 {
+            assert_eq!(received(&manager), "EXTEND_TIMEOUT_USEC=60000000");
+        }
+        extending.abort();
     }
 }
