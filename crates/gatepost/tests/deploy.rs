@@ -36,6 +36,9 @@ fn problems_of_the_machine_are_named_before_the_first_start() {
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate = parameters.self_signed(&key).expect("a certificate");
     fs::write(path("cert.pem"), certificate.pem()).expect("written");
+    parameters.not_after = rcgen::date_time_ymd(2022, 1, 1);
+    let other = parameters.self_signed(&key).expect("a certificate");
+    fs::write(path("other.pem"), other.pem()).expect("written");
     fs::write(path("key.pem"), key.serialize_pem()).expect("written");
     let open = fs::Permissions::from_mode(0o644);
     fs::set_permissions(path("key.pem"), open).expect("a mode");
@@ -52,10 +55,13 @@ fn problems_of_the_machine_are_named_before_the_first_start() {
          listeners.smtp.open_to_world = true\n\
          listeners.smtp.hostname = \"mail.example\"\n\
          listeners.smtp.tls.cert = \"{}\"\nlisteners.smtp.tls.key = \"{}\"\n\
+         listeners.smtp.tls.more = [{{ cert = \"{}\", key = \"{}\" }}]\n\
          store.reserve = \"900000GB\"\n",
         data.display(),
         taken.1,
         shown("cert.pem"),
+        shown("key.pem"),
+        shown("other.pem"),
         shown("key.pem"),
     );
     fs::write(path("gatepost.toml"), text).expect("written");
@@ -66,7 +72,8 @@ fn problems_of_the_machine_are_named_before_the_first_start() {
         "warning: smtp: 192.0.2.77:2525: this machine does not have the address".to_owned(),
         "is open to other users (mode 0755)".to_owned(),
         "no message would be accepted".to_owned(),
-        "expired on 2021-01-01".to_owned(),
+        "cert.pem expired on 2021-01-01".to_owned(),
+        "other.pem expired on 2022-01-01".to_owned(),
         "is not for mail.example".to_owned(),
         "other users can read the key (mode 0644)".to_owned(),
         "note: the clock is plausible".to_owned(),

@@ -8,6 +8,7 @@ use gatepost_settings::Period;
 use serde_json::Value;
 
 use super::list_page::ListOptions;
+use super::plain::plain;
 use crate::client::{AdminError, AdminOptions, segment};
 
 /// List and cancel the messages of a running server that are delivered later
@@ -60,7 +61,8 @@ fn list(options: &ListOptions) -> Result<(), AdminError> {
 }
 
 fn line(message: &Value) -> String {
-    let text = |name: &str| message[name].as_str().unwrap_or("-");
+    // Clients choose topics and sequence ids.
+    let text = |name: &str| plain(message[name].as_str().unwrap_or("-"));
     let due = Duration::from_millis(message["due_unix_ms"].as_u64().unwrap_or_default());
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let left = due.saturating_sub(now.unwrap_or_default());
@@ -79,4 +81,18 @@ fn cancel(server: &AdminOptions, id: &str) -> Result<(), AdminError> {
     server.client()?.request_json("DELETE", &path, None)?;
     println!("{id} is cancelled");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_topic_does_not_control_the_terminal() {
+        let message = json!({ "id": "1", "bytes": 2, "topic": "a\u{1b}[2J", "sequence_id": "b\n" });
+        let line = line(&message);
+        assert!(!line.contains(['\u{1b}', '\n']), "{line:?}");
+    }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
+use super::plain::plain;
 use crate::client::{AdminError, AdminOptions};
 
 /// List the sinks of a running server: webhooks, bridges, mail, and the subscriptions of browsers
@@ -45,7 +46,7 @@ fn list(arguments: &SinksArguments) -> Result<(), AdminError> {
 }
 
 fn line(sink: &Value) -> String {
-    let text = |name: &str| sink[name].as_str().unwrap_or("-");
+    let text = |name: &str| plain(sink[name].as_str().unwrap_or("-"));
     let mut line = format!(
         "{:<20} {:<8} {:<9} {:<32} queued {} delivered {} given up {} dropped {}",
         text("name"),
@@ -61,9 +62,10 @@ fn line(sink: &Value) -> String {
     if sink["lag_seconds"].as_u64().is_some_and(|lag| lag > 0) {
         let _ = write!(line, " lag {} s", sink["lag_seconds"]);
     }
-    let is_troubled = !matches!(text("state"), "running" | "off");
+    let is_troubled = !matches!(text("state").as_str(), "running" | "off");
     if let Some(error) = sink["last_error"]["text"].as_str().filter(|_| is_troubled) {
-        let _ = write!(line, ": {error}");
+        // It may have words of the peer.
+        let _ = write!(line, ": {}", plain(error));
     }
     line
 }

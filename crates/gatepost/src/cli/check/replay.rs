@@ -16,6 +16,8 @@ use gatepost_procedures::ProcedureHost;
 use gatepost_rules::RuleSet;
 use gatepost_store::{JournalEntry, Store, StoreError, ValueStore};
 
+use super::super::database::{self, NoDatabase};
+use super::super::plain::plain;
 use super::super::procedures::start;
 use crate::config::{Config, Layers};
 use crate::exit::EXIT_UNAVAILABLE;
@@ -33,10 +35,22 @@ pub(super) fn run(config: &Config, layers: &Layers, rules: Arc<RuleSet>, count: 
     }
 }
 
+/// The reason why messages cannot be judged again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReplayError {
+    #[error(transparent)]
+    Database(#[from] NoDatabase),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Learning(#[from] LearningError),
+}
+
 /// A copy of the data that the rules have learned.
-pub(super) fn learned(config: &Config) -> Result<Learning, LearningError> {
+pub(super) fn learned(config: &Config) -> Result<Learning, ReplayError> {
+    database::expect(config)?;
     let store = Store::open_secondary(&config.data, &config.store)?;
-    learner::copy(&store, &config.rules)
+    Ok(learner::copy(&store, &config.rules)?)
 }
 
 fn replay(
@@ -96,7 +110,7 @@ fn show(story: &JournalEntry, verdict: &Verdict) {
         story.envelope.listener,
         story.action,
         verdict.action,
-        from.unwrap_or("-"),
+        plain(from.unwrap_or("-")),
         what.unwrap_or_default(),
     );
     println!("    was: {}", described(&story.procedure, &story.reason));
@@ -108,6 +122,7 @@ fn show(story: &JournalEntry, verdict: &Verdict) {
 
 fn described(procedure: &str, reason: &str) -> String {
     let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
+    let reason = plain(&reason);
     match (procedure, reason.as_str()) {
         ("", "") => "no reason".to_owned(),
         ("", reason) => reason.to_owned(),

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::list_page::ListOptions;
+use super::plain::plain;
 use crate::client::{AdminClient, AdminError, AdminOptions, segment};
 use selection::{QuarantineSelection, page_path};
 
@@ -229,10 +230,11 @@ fn for_each(
 
 fn released(answer: &Value) -> String {
     let destinations = answer["destinations"].as_array();
-    let destinations: Vec<&str> = destinations
+    let destinations: Vec<String> = destinations
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
+        .map(plain)
         .collect();
     format!("released to {}", destinations.join(", "))
 }

@@ -18,29 +18,34 @@ const OTHERS: u32 = 0o007;
 
 pub(super) fn check(config: &Config, report: &mut DeployReport) {
     for binding in config.listeners.bindings() {
-        let file = &binding.tls.cert;
-        if file.as_os_str().is_empty() {
+        let tls = binding.tls;
+        if tls.cert.as_os_str().is_empty() {
             continue;
         }
-        certificate(config, &binding, file, report);
-        for key in binding.tls.key_files() {
+        let more = tls.more.iter().map(|files| &files.cert);
+        let certificates: Vec<CertificateFacts> = std::iter::once(&tls.cert)
+            .chain(more)
+            .filter_map(|file| certificate(&binding, file, report))
+            .collect();
+        hostname(config, &binding, &certificates, report);
+        for key in tls.key_files() {
             key_mode(key, report);
         }
     }
 }
 
+/// Checks the validity of one certificate, which is returned if it can be read.
 fn certificate(
-    config: &Config,
     binding: &ListenerBinding<'_>,
     file: &Path,
     report: &mut DeployReport,
-) {
+) -> Option<CertificateFacts> {
     let name = format!("{}: {}", binding.listener, file.display());
     let facts = match CertificateFacts::of_file(file) {
         Ok(facts) => facts,
         Err(error) => {
             report.warn(format!("{}: {error}", binding.listener));
-            return;
+            return None;
         }
     };
     let now = OffsetDateTime::now_utc();
@@ -60,16 +65,30 @@ fn certificate(
             facts.names.join(", ")
         ));
     }
+    Some(facts)
+}
+
+/// Checks that a certificate of a mail listener is for the name that it greets with.
+fn hostname(
+    config: &Config,
+    binding: &ListenerBinding<'_>,
+    certificates: &[CertificateFacts],
+    report: &mut DeployReport,
+) {
     let hostname = match binding.listener {
         Listener::Smtp => config.listeners.smtp.hostname.as_str(),
         Listener::Lmtp => config.listeners.lmtp.hostname.as_str(),
         _ => "",
     };
-    if !hostname.is_empty() && !facts.is_for(hostname) {
-        report.warn(format!(
-            "{name} is not for {hostname}, the name that the listener greets with"
-        ));
+    let is_for = |facts: &CertificateFacts| facts.is_for(hostname);
+    if hostname.is_empty() || certificates.is_empty() || certificates.iter().any(is_for) {
+        return;
     }
+    report.warn(format!(
+        "{}: {} is not for {hostname}, the name that the listener greets with",
+        binding.listener,
+        binding.tls.cert.display()
+    ));
 }
 
 fn key_mode(key: &Path, report: &mut DeployReport) {
