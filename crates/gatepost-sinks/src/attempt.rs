@@ -17,6 +17,9 @@ pub(crate) enum AttemptFailure {
     /// The destination no longer exists.
     #[error("{0}")]
     Gone(String),
+    /// The messages cannot be sent as one; fewer of them may be.
+    #[error("{0}")]
+    TooMany(String),
     /// A later attempt may succeed.
     #[error("{reason}")]
     Again {
@@ -56,6 +59,13 @@ impl AttemptBackoff {
     /// Resets the pauses after a success.
     pub(crate) const fn succeeded(&mut self) {
         self.next = self.first;
+    }
+
+    /// Resets the pauses after a success that lasted for longer than the next one.
+    pub(crate) fn worked_for(&mut self, time: Duration) {
+        if time >= self.next {
+            self.succeeded();
+        }
     }
 
     /// The pause before the next attempt, made up to a quarter longer at random.
@@ -134,6 +144,19 @@ mod tests {
             );
         }
         backoff.succeeded();
+        assert!(backoff.pause() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn only_a_success_that_lasts_resets_the_pauses() {
+        let mut backoff = AttemptBackoff::new(&SinkRetrySettings::default());
+        for _ in 0..4 {
+            backoff.worked_for(Duration::from_millis(10));
+            backoff.pause();
+        }
+        backoff.worked_for(Duration::from_secs(15));
+        assert!(backoff.pause() >= Duration::from_secs(16));
+        backoff.worked_for(Duration::from_secs(32));
         assert!(backoff.pause() < Duration::from_secs(2));
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use ring::digest::{self, SHA256};
+
 use crate::field_mistake::FieldMistake;
 
 /// The text of a file that a setting names; `None` if the setting is empty.
@@ -18,4 +20,15 @@ pub(crate) fn file_text(file: &Path, field: &'static str) -> Result<Option<Strin
 pub(crate) fn first_line(file: &Path, field: &'static str) -> Result<Option<String>, FieldMistake> {
     let text = file_text(file, field)?;
     Ok(text.map(|text| text.lines().next().unwrap_or_default().trim().to_owned()))
+}
+
+/// A digest of these files: another one after any of them has changed.
+pub(crate) fn digest_of<'f>(files: impl Iterator<Item = &'f Path>) -> Vec<u8> {
+    let mut whole = digest::Context::new(&SHA256);
+    for file in files {
+        // A file that cannot be read is a mistake, which is found when the sink is started.
+        let content = std::fs::read(file).unwrap_or_default();
+        whole.update(digest::digest(&SHA256, &content).as_ref());
+    }
+    whole.finish().as_ref().to_vec()
 }

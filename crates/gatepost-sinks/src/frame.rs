@@ -2,6 +2,7 @@
 //! MQTT 5. So a sink reads the same packets as any subscriber, and also knows the message's id.
 
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use gatepost_broker::{Encoder, FrameOptions, Unencodable, WireFormat};
@@ -10,6 +11,7 @@ use gatepost_mqtt::{
     Ack, EncodeError, Frame, Packet, PacketId, PacketType, PropertiesBuffer, Property, Publish,
     Version,
 };
+use tokio::time::Instant;
 
 /// The message's id in front of each packet; 0 before a release.
 const ID_BYTES: usize = 8;
@@ -84,6 +86,24 @@ pub(crate) struct SinkDelivery {
     pub(crate) dup: bool,
     /// The identifier by which it is acknowledged; `None` at QoS 0.
     pub(crate) packet_id: Option<PacketId>,
+    /// The moment at which the message expires, if it does.
+    pub(crate) expires: Option<Instant>,
+}
+
+impl SinkDelivery {
+    /// Whether the message has expired since the broker passed it on.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.expires
+            .is_some_and(|expires| expires <= Instant::now())
+    }
+
+    /// The seconds until the message expires; `None` if it does not.
+    pub(crate) fn seconds_left(&self) -> Option<u64> {
+        let left = |expires: Instant| expires.saturating_duration_since(Instant::now());
+        // A second that has begun counts.
+        let seconds = |expires| left(expires).as_millis().div_ceil(1_000) as u64;
+        self.expires.map(seconds)
+    }
 }
 
 /// The frames that the broker passes to a sink.
@@ -99,6 +119,25 @@ pub(crate) enum SinkFrame {
 #[error("a frame of the sink's own cannot be read")]
 pub(crate) struct MalformedFrame;
 
+fn delivery(id: MessageId, publish: &Publish<'_>) -> SinkDelivery {
+    let properties = publish.properties.carried();
+    let properties = properties.map_or_else(Default::default, |properties| *properties);
+    let expiry = properties.expiry_seconds.map(u64::from);
+    SinkDelivery {
+        id,
+        topic: publish.topic.to_owned(),
+        // Copied: a delivery may wait for hours between attempts, and a slice would keep all of the
+        // bytes that were read together with it.
+        payload: Bytes::copy_from_slice(publish.payload),
+        properties,
+        qos: publish.qos,
+        retain: publish.retain,
+        dup: publish.dup,
+        packet_id: publish.packet_id,
+        expires: expiry.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
+    }
+}
+
 /// Removes the first frame from `bytes`; `None` if it is not complete.
 pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<SinkFrame>, MalformedFrame> {
     let Some((mut id, packet)) = bytes.split_at_checked(ID_BYTES) else {
@@ -111,21 +150,7 @@ pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<SinkFrame>, Malf
     };
     let length = ID_BYTES + frame.length;
     let handed = match Packet::decode(Version::Mqtt5, frame).map_err(|_| MalformedFrame)? {
-        Packet::Publish(publish) => SinkFrame::Delivery(Box::new(SinkDelivery {
-            id,
-            topic: publish.topic.to_owned(),
-            // Copied: a delivery may wait for hours between attempts, and a slice would keep all of
-            // the bytes that were read together with it.
-            payload: Bytes::copy_from_slice(publish.payload),
-            properties: publish
-                .properties
-                .carried()
-                .map_or_else(Default::default, |p| *p),
-            qos: publish.qos,
-            retain: publish.retain,
-            dup: publish.dup,
-            packet_id: publish.packet_id,
-        })),
+        Packet::Publish(publish) => SinkFrame::Delivery(Box::new(delivery(id, &publish))),
         Packet::Pubrel(ack) => SinkFrame::Release(ack.packet_id),
         _ => return Err(MalformedFrame),
     };
@@ -172,6 +197,8 @@ mod tests {
         assert_eq!(&delivery.payload[..], b"smoke");
         assert_eq!(delivery.properties.user_property("priority"), Some("5"));
         assert_eq!(delivery.properties.expiry_seconds, Some(60));
+        assert_eq!(delivery.seconds_left(), Some(60));
+        assert!(!delivery.has_expired());
         assert!(matches!(
             take_frame(&mut bytes),
             Ok(Some(SinkFrame::Release(_)))

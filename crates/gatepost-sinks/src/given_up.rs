@@ -1,6 +1,6 @@
 //! Messages that are given up: published on the dead-letter topic, or counted and logged.
 
-use gatepost_broker::{Broker, StepOutcome};
+use gatepost_broker::{Broker, PublishRefusal, StepOutcome};
 use gatepost_message::{Publication, Qos, Topic};
 
 use crate::frame::SinkDelivery;
@@ -39,12 +39,19 @@ pub(crate) async fn give_up(
     letter.qos = Qos::AtLeastOnce;
     letter.properties = Some(Box::new(properties));
     match broker.publish(letter).await {
-        Ok(outcome) if outcome.refused.is_none() => true,
-        Ok(outcome) => {
-            let refused = outcome.refused.map(|refused| refused.to_string());
-            tracing::warn!(target: "sinks", sink, refused, "the dead letter was refused");
-            false
-        }
+        Ok(outcome) => match outcome.refused {
+            None => true,
+            // It would be refused again, and the sink would deliver nothing else.
+            Some(PublishRefusal::Rule(violation)) if !violation.is_temporary() => {
+                tracing::error!(target: "sinks", sink, message = %delivery.id,
+                    topic = topic.as_str(), "the dead letter is dropped: {violation}");
+                true
+            }
+            Some(refused) => {
+                tracing::warn!(target: "sinks", sink, %refused, "the dead letter was refused");
+                false
+            }
+        },
         Err(error) => {
             tracing::debug!(target: "sinks", sink, %error, "the dead letter could not be stored");
             false

@@ -15,6 +15,7 @@
 
 mod attempt;
 mod bridge;
+mod connecting;
 mod delivery_loop;
 mod field_mistake;
 mod file_text;
@@ -38,9 +39,10 @@ mod transport;
 mod web_push;
 mod webhook;
 
+pub use connecting::connect_to_any;
 pub use mail::{
-    Checking, MailQueue, MailSubmission, MailTransport, QueueError, RefusedRecipient, SendOutcome,
-    Sending,
+    Checking, Keeping, MailQueue, MailSubmission, MailTransport, QueueError, RefusedRecipient,
+    SendOutcome, Sending, UnsentMail,
 };
 pub use mail_settings::MailSettings;
 pub use mistake::{SinkMistake, mistakes};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gatepost_broker::RequestedFilter;
 use gatepost_message::Topic;
 
-use crate::bridge::Bridge;
+use crate::bridge::{self, Bridge};
 use crate::field_mistake::FieldMistake;
 use crate::mail::{MailSink, NO_SMARTHOST, SharedTransport};
 use crate::settings::SinkSettings;
@@ -59,6 +59,13 @@ fn of_sink(sink: &SinkSettings, has_smarthost: bool) -> Vec<FieldMistake> {
         (Some(_), false) => add("filters", "a bridge has bridge.topics instead".to_owned()),
         _ => {}
     }
+    let of_bridge = sink.bridge.as_ref().map(bridge::sent_filters);
+    let of_bridge = of_bridge.unwrap_or_default();
+    let is_received = |topic: &str| {
+        let mut filters = filters.iter().map(RequestedFilter::matched);
+        filters.any(|filter| filter.matches(topic))
+            || of_bridge.iter().any(|filter| filter.matches(topic))
+    };
     if !sink.dead_letter.is_empty() {
         match Topic::new(&sink.dead_letter) {
             Err(error) => add("dead_letter", error.to_string()),
@@ -68,11 +75,7 @@ fn of_sink(sink: &SinkSettings, has_smarthost: bool) -> Vec<FieldMistake> {
                     "topics that begin with $ are the server's".to_owned(),
                 );
             }
-            Ok(topic)
-                if filters
-                    .iter()
-                    .any(|filter| filter.matched().matches(topic.as_str())) =>
-            {
+            Ok(topic) if is_received(topic.as_str()) => {
                 let reason = "the sink's own filters match it, so the sink would receive its own \
                     dead letters; choose a topic that no filter matches";
                 add("dead_letter", reason.to_owned());
@@ -175,6 +178,11 @@ mod tests {
                 "sink.0.dead_letter",
                 sink(|sink| sink.dead_letter = "a/+".to_owned()),
             ),
+            ("sink.0.dead_letter", {
+                let mut sink = bridge(|bridge| bridge.topics = vec!["# both 1 lost/".to_owned()]);
+                sink.dead_letter = "lost/plant".to_owned();
+                sink
+            }),
             ("sink.0.webhook.url", webhook(|hook| hook.url.clear())),
             (
                 "sink.0.webhook.url",

@@ -227,6 +227,16 @@ impl SinkSession {
         self.attachment.note_released(packet_id);
     }
 
+    /// Forgets which publications the other broker has not released: it has none of them any more.
+    pub(crate) fn forget_received(&self) {
+        if self.attachment.received_count() > 0 {
+            for packet_id in (1..=u16::MAX).filter_map(PacketId::new) {
+                self.attachment.note_released(packet_id);
+            }
+            let _ = self.submit();
+        }
+    }
+
     /// Disconnects from the session, which is kept for the next connection.
     pub(crate) fn close(self) {
         self.attachment.close(&ConnectionClose::default());

@@ -20,6 +20,7 @@ use crate::attempt::RequestPace;
 use crate::bridge::{Bridge, RunningBridge};
 use crate::delivery_loop::{DeliveryLoop, DigestSchedule};
 use crate::field_mistake::FieldMistake;
+use crate::file_text::digest_of;
 use crate::mail::{
     MailQueue, MailSink, MailTransport, NO_SMARTHOST, OUTGOING_CONCURRENCY, OUTGOING_NAME,
     OutgoingSink, outgoing_settings,
@@ -41,6 +42,8 @@ const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
 /// One sink that is configured.
 struct RunningSink {
     settings: SinkSettings,
+    /// The digest of the files that the settings name, when the sink was started.
+    files: Vec<u8>,
     kind: &'static str,
     target: String,
     progress: Arc<SinkProgress>,
@@ -155,8 +158,9 @@ impl Sinks {
         }
     }
 
-    /// Adds, changes and removes sinks, so that those of `settings` run. A removed sink ends, and
-    /// its queued messages are discarded.
+    /// Adds, changes and removes sinks, so that those of `settings` run. A sink is started again
+    /// if a file that it names has changed. A removed sink ends, and its queued messages are
+    /// discarded.
     pub fn apply(&self, settings: &[SinkSettings]) {
         let core = &self.0;
         let mut running = core.running.lock();
@@ -164,10 +168,14 @@ impl Sinks {
         let outgoing = core.mail.is_on().then(outgoing_settings);
         for wanted in settings.iter().chain(&outgoing) {
             let earlier = before.remove(&wanted.name);
-            let is_stopped = |sink: &RunningSink| sink.progress.state() == SinkState::Gone;
+            let files = digest_of(wanted.files());
+            let is_same = |sink: &RunningSink| {
+                let is_stopped = sink.progress.state() == SinkState::Gone;
+                sink.settings == *wanted && sink.files == files && !is_stopped
+            };
             let sink = match earlier {
-                Some(earlier) if earlier.settings == *wanted && !is_stopped(&earlier) => earlier,
-                earlier => self.begin(wanted, earlier),
+                Some(earlier) if is_same(&earlier) => earlier,
+                earlier => self.begin(wanted, files, earlier),
             };
             running.insert(wanted.name.clone(), sink);
         }
@@ -184,7 +192,12 @@ impl Sinks {
     }
 
     /// Starts a sink, after an earlier one of its name has ended.
-    fn begin(&self, settings: &SinkSettings, earlier: Option<RunningSink>) -> RunningSink {
+    fn begin(
+        &self,
+        settings: &SinkSettings,
+        files: Vec<u8>,
+        earlier: Option<RunningSink>,
+    ) -> RunningSink {
         let core = &self.0;
         let (stop, stopped) = watch::channel(false);
         let (progress, before) = match earlier {
@@ -196,6 +209,7 @@ impl Sinks {
         };
         let mut running = RunningSink {
             settings: settings.clone(),
+            files,
             kind: "",
             target: String::new(),
             progress: progress.clone(),
@@ -273,7 +287,7 @@ impl Sinks {
     ) -> Result<(Box<dyn SinkTransport>, RequestPace), FieldMistake> {
         let (name, smarthost) = (&settings.name, self.0.mail.smarthost());
         if name == OUTGOING_NAME {
-            let transport = OutgoingSink::new(smarthost);
+            let transport = OutgoingSink::new(self.0.mail.clone());
             return Ok((Box::new(transport), RequestPace::new(0)));
         }
         if let Some(mail) = &settings.mail {
@@ -394,3 +408,6 @@ pub async fn check(
         Err(mistake) => (String::new(), Err(mistake.reason)),
     }
 }
+
+#[cfg(test)]
+mod tests;

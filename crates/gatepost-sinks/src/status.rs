@@ -69,7 +69,7 @@ impl SinkStatus {
     pub(crate) fn count_queue(&mut self, broker: &Broker, client_id: &str) {
         if let Some(session) = broker.session(client_id) {
             self.queued = session.unfinished as u64;
-            self.dropped = session.dropped;
+            self.dropped += session.dropped;
         }
     }
 
@@ -98,9 +98,22 @@ struct SinkCounts {
     received: u64,
     failed_attempts: u64,
     given_up: u64,
+    expired: u64,
     last_error: Option<SinkError>,
     /// The messages that are being delivered.
     at: BTreeSet<MessageId>,
+}
+
+impl SinkCounts {
+    /// Changes the state after an attempt; returns whether that changes it. A destination that is
+    /// gone remains so, whatever it replied to other messages that were sent at the same time.
+    fn reach(&mut self, state: SinkState) -> bool {
+        let next = match self.state {
+            SinkState::Gone => SinkState::Gone,
+            _ => state,
+        };
+        std::mem::replace(&mut self.state, next) != next
+    }
 }
 
 /// Counts the activity of one sink.
@@ -147,7 +160,7 @@ impl SinkProgress {
     pub(crate) fn delivered(&self, count: usize) {
         let mut progress = self.progress.lock();
         progress.delivered += count as u64;
-        progress.state = SinkState::Running;
+        progress.reach(SinkState::Running);
     }
 
     pub(crate) fn received(&self) {
@@ -162,7 +175,12 @@ impl SinkProgress {
             text: text.to_owned(),
             unix_ms: since_epoch(SystemTime::now()).as_millis() as u64,
         });
-        std::mem::replace(&mut progress.state, state) != state
+        progress.reach(state)
+    }
+
+    /// Records a message that expired between two attempts.
+    pub(crate) fn expired(&self) {
+        self.progress.lock().expired += 1;
     }
 
     pub(crate) fn gave_up(&self) {
@@ -177,6 +195,7 @@ impl SinkProgress {
         status.received = progress.received;
         status.failed_attempts = progress.failed_attempts;
         status.given_up = progress.given_up;
+        status.dropped = progress.expired;
         status.last_error.clone_from(&progress.last_error);
         let oldest = progress.at.first();
         let age = oldest.and_then(|id| SystemTime::now().duration_since(id.time()).ok());
@@ -186,4 +205,21 @@ impl SinkProgress {
 
 fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_that_is_gone_remains_gone_until_the_sink_starts_again() {
+        let progress = SinkProgress::default();
+        assert!(progress.failed("410 Gone", SinkState::Gone));
+        progress.delivered(1);
+        assert!(!progress.failed("503 Service Unavailable", SinkState::Retrying));
+        assert_eq!(progress.state(), SinkState::Gone);
+        progress.set_state(SinkState::Starting);
+        progress.delivered(1);
+        assert_eq!(progress.state(), SinkState::Running);
+    }
 }

@@ -18,7 +18,20 @@ pub(crate) struct RemainingRecipients {
     pub(crate) recipients: Option<Vec<String>>,
     /// The refusals of recipients that will never be reached.
     pub(crate) refusals: Vec<String>,
+    /// These recipients.
+    pub(crate) refused: Vec<String>,
 }
+
+impl RemainingRecipients {
+    /// The recipients that the messages have not reached, where `all` were to get them.
+    pub(crate) fn unreached(&self, all: Vec<String>) -> Vec<String> {
+        let left = self.recipients.clone().unwrap_or(all);
+        left.into_iter().chain(self.refused.clone()).collect()
+    }
+}
+
+/// The storage of a message that is given up; resolves to whether it succeeded.
+pub(crate) type KeepFuture<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 /// A transport of messages to one address.
 pub(crate) trait SinkTransport: Send + Sync {
@@ -44,4 +57,15 @@ pub(crate) trait SinkTransport: Send + Sync {
         batch: &'a [SinkDelivery],
         remaining: &'a mut RemainingRecipients,
     ) -> AttemptFuture<'a>;
+
+    /// Stores a message that is given up, where the transport has a place for such messages besides
+    /// the dead letter.
+    fn keep<'a>(
+        &'a self,
+        _: &'a SinkDelivery,
+        _: &'a RemainingRecipients,
+        _: &'a str,
+    ) -> KeepFuture<'a> {
+        Box::pin(std::future::ready(true))
+    }
 }

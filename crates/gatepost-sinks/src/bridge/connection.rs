@@ -16,7 +16,7 @@ use super::MARKER;
 use super::error::BridgeError;
 use super::gathering::{MessageGathering, PAUSE, PAUSE_BYTES_MAX};
 use super::inbound::InboundMessages;
-use super::mqtt_client::{MqttClient, MqttClientProgress, RECEIVE_MAX};
+use super::mqtt_client::{MqttClient, MqttClientProgress, RECEIVE_MAX, packet_bytes_max};
 use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::explained;
 use crate::frame::{SinkDelivery, SinkFrame};
@@ -26,8 +26,6 @@ use crate::status::SinkState;
 
 /// Bytes that may wait for the other broker's socket; above this, nothing is read from the session.
 const OUT_BYTES_MAX: usize = 256 * 1024;
-/// The largest packet that is accepted.
-const PACKET_BYTES_MAX: usize = 16 << 20;
 
 /// The state of one connection.
 pub(super) struct BridgeConnection<'a> {
@@ -67,15 +65,7 @@ impl BridgeConnection<'_> {
             self.client.put(&Packet::Subscribe(subscribe))?;
         }
         if let Some(topic) = &bridge.notification_topic {
-            self.client.publish(&Publish {
-                dup: false,
-                qos: Qos::AtMostOnce,
-                retain: true,
-                topic,
-                packet_id: None,
-                properties: PacketProperties::EMPTY,
-                payload: b"1",
-            })?;
+            self.client.announce(topic, true)?;
         }
         Ok(())
     }
@@ -199,38 +189,34 @@ impl BridgeConnection<'_> {
             properties.push(&Property::UserProperty((MARKER, &bridge.client_id)))?;
         }
         let broker = self.client.properties;
-        let is_lowered = delivery.qos > broker.qos_max;
+        let qos = delivery.qos.min(broker.qos_max);
+        let is_answered = qos != Qos::AtMostOnce;
         let before = self.client.out.len();
         let publish = Publish {
-            dup: delivery.dup && !is_lowered,
-            qos: if is_lowered {
-                Qos::AtMostOnce
-            } else {
-                delivery.qos
-            },
+            dup: delivery.dup && is_answered,
+            qos,
             retain: delivery.retain && broker.takes_retained,
             topic: &topic,
-            packet_id: delivery.packet_id.filter(|_| !is_lowered),
+            packet_id: delivery.packet_id.filter(|_| is_answered),
             properties: properties.as_properties(),
             payload: &delivery.payload,
         };
         let fits = self.client.publish(&publish).is_ok()
             && self.client.out.len() - before <= broker.packet_bytes_max;
-        if is_lowered || !fits {
+        if !fits {
             self.client.out.truncate(before);
-            let reason = if is_lowered {
-                "the other broker does not accept messages of this QoS"
-            } else {
-                "the message is larger than the other broker accepts"
-            };
+            let reason = "the message is larger than the other broker accepts";
             return self.give_up(&delivery, reason).await;
         }
-        match delivery.packet_id {
+        match delivery.packet_id.filter(|_| is_answered) {
             Some(packet_id) => {
                 self.running.progress.began(delivery.id);
                 self.in_flight.insert(packet_id, delivery);
             }
-            None => self.running.progress.delivered(1),
+            None => {
+                self.session.complete(&delivery);
+                self.running.progress.delivered(1);
+            }
         }
         Ok(())
     }
@@ -252,7 +238,8 @@ impl BridgeConnection<'_> {
     async fn receive_packets(&mut self) -> Result<(), BridgeError> {
         let mut received = std::mem::take(&mut self.client.received);
         let mut refused = Vec::new();
-        while let Some(frame) = Frame::split(&received, PACKET_BYTES_MAX)? {
+        let bytes_max = packet_bytes_max(self.client.version);
+        while let Some(frame) = Frame::split(&received, bytes_max)? {
             let length = frame.length;
             let packet = Packet::decode(self.client.version, frame)?;
             refused.extend(self.take_packet(&packet)?);
@@ -289,7 +276,11 @@ impl BridgeConnection<'_> {
                     .map(|delivery| (delivery, reason)));
             }
             Packet::Puback(ack) => {
-                self.session.acknowledge(ack.packet_id);
+                match self.in_flight.get(&ack.packet_id) {
+                    // The other broker accepts no QoS 2, so the message was sent at QoS 1.
+                    Some(sent) if sent.qos == Qos::ExactlyOnce => drop(self.session.complete(sent)),
+                    _ => self.session.acknowledge(ack.packet_id),
+                }
                 self.delivered(ack.packet_id);
             }
             Packet::Pubrec(ack) => {

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gatepost_broker::{RequestedFilter, RetainHandling, SubscribeOptions};
-use gatepost_message::Topic;
+use gatepost_message::{Topic, TopicFilter};
 use gatepost_mqtt::Version;
 use tokio_rustls::TlsConnector;
 
@@ -174,7 +174,7 @@ impl Bridge {
         let client = MqttClient::open(self, false)
             .await
             .map_err(|error| error.to_string())?;
-        client.close().await;
+        client.close(None).await;
         Ok(())
     }
 
@@ -195,6 +195,13 @@ impl Bridge {
     }
 }
 
+/// The filters of the messages that a bridge with these settings sends. Malformed lines have none.
+pub(crate) fn sent_filters(settings: &BridgeSettings) -> Vec<TopicFilter> {
+    let lines = settings.topics.iter();
+    let maps = lines.filter_map(|line| line.parse::<topic_map::TopicMap>().ok());
+    maps.filter_map(|map| map.local_filter().cloned()).collect()
+}
+
 /// The name of this machine, as mosquitto uses it in its client ids.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -205,32 +212,4 @@ fn host_name() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_have_the_ports_of_their_protocol() {
-        for (url, expected) in [
-            (
-                "mqtt://broker.example",
-                Some((false, "broker.example", 1883)),
-            ),
-            (
-                "mqtts://broker.example/",
-                Some((true, "broker.example", 8883)),
-            ),
-            ("mqtt://[::1]:1884", Some((false, "::1", 1884))),
-            ("mqtt://", None),
-            ("mqtt://user@broker.example", None),
-            ("mqtt://broker.example:x", None),
-            ("https://broker.example", None),
-            ("broker.example", None),
-        ] {
-            let address = BridgeAddress::new(url);
-            let found = address
-                .as_ref()
-                .map(|at| (at.is_tls, at.host.as_str(), at.port));
-            assert_eq!(found, expected, "{url}");
-        }
-    }
-}
+mod tests;

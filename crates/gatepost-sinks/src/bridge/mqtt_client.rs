@@ -1,20 +1,24 @@
 //! The connection to the other broker: its handshake, and packets in both directions.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Connack, Connect, Frame, Packet, PropertiesBuffer, Property, Publish, Reason, Version, Will,
+    Connack, Connect, Frame, Packet, PacketProperties, PropertiesBuffer, Property, Publish, Reason,
+    Version, Will,
 };
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
 
 use super::Bridge;
 use super::error::BridgeError;
+use crate::connecting::connect_to_any;
 
+/// The largest packet that the other broker may send.
+const PACKET_BYTES_MAX: u32 = 16 << 20;
 /// Publications of the other broker that may be unacknowledged.
 pub(super) const RECEIVE_MAX: u16 = 1_000;
 /// Before MQTT 5 a broker cannot announce how many publications it accepts at once. mosquitto
@@ -26,6 +30,16 @@ const BRIDGE_BIT: u8 = 0x80;
 /// The offset of the protocol level after the fixed header: after the name `MQTT`.
 const LEVEL_AT: usize = 6;
 const READ_BYTES: usize = 64 * 1024;
+
+/// The largest packet that is accepted. Before MQTT 5 a bridge cannot announce its maximum, and the
+/// other broker would send a message that is refused again and again.
+pub(super) const fn packet_bytes_max(version: Version) -> usize {
+    if version.has_properties() {
+        PACKET_BYTES_MAX as usize
+    } else {
+        usize::MAX
+    }
+}
 
 /// A socket, with TLS or without.
 trait BridgeSocket: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -62,8 +76,9 @@ impl MqttClient {
     }
 
     async fn handshake(bridge: &Bridge, has_bridge_bit: bool) -> Result<Self, BridgeError> {
-        let stream =
-            TcpStream::connect((bridge.address.host.as_str(), bridge.address.port)).await?;
+        let (host, port) = (bridge.address.host.as_str(), bridge.address.port);
+        let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+        let stream = connect_to_any(&addresses, bridge.connect_timeout).await?;
         stream.set_nodelay(true)?;
         let stream: Box<dyn BridgeSocket> = match &bridge.tls {
             None => Box::new(stream),
@@ -110,13 +125,14 @@ impl MqttClient {
                 bridge.session_expiry_seconds,
             ))?;
             properties.push(&Property::ReceiveMaximum(RECEIVE_MAX))?;
+            properties.push(&Property::MaximumPacketSize(PACKET_BYTES_MAX))?;
         }
         let will = bridge.notification_topic.as_deref().map(|topic| Will {
             topic,
             payload: b"0",
             qos: Qos::AtLeastOnce,
             retain: true,
-            properties: gatepost_mqtt::PacketProperties::EMPTY,
+            properties: PacketProperties::EMPTY,
         });
         let connect = Connect {
             version: self.version,
@@ -193,8 +209,25 @@ impl MqttClient {
         Ok(())
     }
 
-    /// Sends DISCONNECT, and waits a moment until it is written.
-    pub(super) async fn close(mut self) {
+    /// Publishes on this topic whether the bridge is connected.
+    pub(super) fn announce(&mut self, topic: &str, is_connected: bool) -> Result<(), BridgeError> {
+        self.publish(&Publish {
+            dup: false,
+            qos: Qos::AtMostOnce,
+            retain: true,
+            topic,
+            packet_id: None,
+            properties: PacketProperties::EMPTY,
+            payload: if is_connected { b"1" } else { b"0" },
+        })
+    }
+
+    /// Sends DISCONNECT, and waits a moment until it is written. The other broker then publishes no
+    /// will, so the bridge itself publishes on this topic that it is not connected.
+    pub(super) async fn close(mut self, notification_topic: Option<&str>) {
+        if let Some(topic) = notification_topic {
+            let _ = self.announce(topic, false);
+        }
         let _ = self.put(&Packet::Disconnect(gatepost_mqtt::ReasonedPacket::default()));
         let writing = async {
             while !self.out.is_empty() && self.write().await.is_ok() {}

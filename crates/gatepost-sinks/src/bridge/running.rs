@@ -20,6 +20,7 @@ impl RunningBridge {
     /// Runs until the sink is stopped.
     pub(crate) async fn run(self) {
         let mut backoff = AttemptBackoff::new(&self.settings.retry);
+        let mut began = Instant::now();
         // The session must be there before the first connection, so that no message is missed.
         let mut has_session = false;
         self.announce(false);
@@ -34,13 +35,16 @@ impl RunningBridge {
                 }
                 self.progress.opened();
             }
-            let ending = self.connect(&mut backoff).await;
+            let ending = self.connect(&mut began).await;
             self.progress.end_all_deliveries();
             self.announce(false);
             match ending {
                 ConnectionEnding::Stop => return,
                 ConnectionEnding::Again(why) => self.fail(&why),
             }
+            // A broker that accepts connections and ends them, as after a refused subscription,
+            // must not be asked again and again.
+            backoff.worked_for(began.elapsed());
             let mut stop = self.stop.clone();
             tokio::select! {
                 () = stopped(&mut stop) => return,
@@ -65,12 +69,14 @@ impl RunningBridge {
         opened.map_err(|error| error.to_string())
     }
 
-    async fn connect(&self, backoff: &mut AttemptBackoff) -> ConnectionEnding {
+    /// Serves one connection. `began` becomes the time at which it was ready, or was given up.
+    async fn connect(&self, began: &mut Instant) -> ConnectionEnding {
         let mut stop = self.stop.clone();
         let opened = tokio::select! {
             () = stopped(&mut stop) => return ConnectionEnding::Stop,
             opened = self.open() => opened,
         };
+        *began = Instant::now();
         let client = match opened {
             Ok(client) => client,
             Err(error) => return ConnectionEnding::Again(error.to_string()),
@@ -80,6 +86,10 @@ impl RunningBridge {
             Ok(session) => session,
             Err(error) => return ConnectionEnding::Again(error),
         };
+        if !client.properties.session_present {
+            // The other broker may use the identifiers of its lost session for other messages.
+            session.forget_received();
+        }
         let mut connection = BridgeConnection {
             running: self,
             inbound: InboundMessages::new(&session, client.version),
@@ -97,7 +107,6 @@ impl RunningBridge {
                     session_present = connection.client.properties.session_present, "connected");
                 self.progress.set_state(SinkState::Running);
                 self.announce(true);
-                backoff.succeeded();
                 connection.serve().await
             }
             Err(error) => ConnectionEnding::Again(error.to_string()),
@@ -107,7 +116,9 @@ impl RunningBridge {
         } = connection;
         session.close();
         if matches!(ending, ConnectionEnding::Stop) {
-            client.close().await;
+            client
+                .close(self.bridge.notification_topic.as_deref())
+                .await;
         }
         ending
     }

@@ -7,6 +7,7 @@
 mod composition;
 mod outgoing;
 mod smarthost;
+mod unsent;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use crate::file_text::file_text;
 use crate::frame::SinkDelivery;
 use crate::mail_settings::MailSettings;
 use crate::template::{SinkTemplate, SinkTemplateError};
-use crate::transport::{AttemptFuture, RemainingRecipients, SinkTransport};
+use crate::transport::{AttemptFuture, KeepFuture, RemainingRecipients, SinkTransport};
 use composition::MailContent;
 pub(crate) use composition::is_address;
 pub use outgoing::{MailQueue, QueueError};
@@ -26,6 +27,7 @@ pub(crate) use outgoing::{SharedTransport, outgoing_settings};
 pub use smarthost::{
     Checking, MailSubmission, MailTransport, RefusedRecipient, SendOutcome, Sending,
 };
+pub use unsent::{Keeping, UnsentMail};
 
 /// The sink of the server's own mail. No sink of the config can have the name, for its `/`.
 pub(crate) const OUTGOING_NAME: &str = "mail/outgoing";
@@ -114,7 +116,8 @@ impl MailSink {
     ) -> Result<(), AttemptFailure> {
         let recipients = remaining.recipients.get_or_insert_with(|| self.to.clone());
         let mail = self.submission(batch, recipients.clone());
-        let mail = mail.map_err(|error| AttemptFailure::Refused(error.to_string()))?;
+        // The text may be too long, or one message may be at fault.
+        let mail = mail.map_err(|error| AttemptFailure::TooMany(error.to_string()))?;
         hand_over(&self.smarthost, &mail, remaining).await
     }
 }
@@ -148,12 +151,36 @@ impl SinkTransport for MailSink {
 
 /// The sink of the server's own mail, which is written already.
 pub(crate) struct OutgoingSink {
+    queue: MailQueue,
     smarthost: SharedTransport,
 }
 
 impl OutgoingSink {
-    pub(crate) const fn new(smarthost: SharedTransport) -> Self {
-        Self { smarthost }
+    pub(crate) fn new(queue: MailQueue) -> Self {
+        let smarthost = queue.smarthost();
+        Self { queue, smarthost }
+    }
+
+    /// Stores a mail that is given up. One without a sender, such as an automatic answer, is only
+    /// logged, as a server that cannot return it would do (RFC 5321, section 6.1).
+    async fn keep_unsent(
+        &self,
+        delivery: &SinkDelivery,
+        remaining: &RemainingRecipients,
+        reason: &str,
+    ) -> bool {
+        let mut mail = outgoing::submission_of(delivery);
+        mail.recipients = remaining.unreached(mail.recipients);
+        tracing::warn!(target: "sinks", message = %delivery.id, sender = mail.sender,
+            to = ?mail.recipients, reason, "a mail is not sent");
+        let place = self.queue.unsent().filter(|_| !mail.sender.is_empty());
+        let Some(place) = place else { return true };
+        let kept = place.keep(&mail, reason).await;
+        if let Err(error) = &kept {
+            tracing::warn!(target: "sinks", message = %delivery.id, error,
+                "a mail that was not sent could not be stored; tried again");
+        }
+        kept.is_ok()
     }
 
     async fn send(
@@ -192,6 +219,15 @@ impl SinkTransport for OutgoingSink {
     ) -> AttemptFuture<'a> {
         Box::pin(self.send(batch, remaining))
     }
+
+    fn keep<'a>(
+        &'a self,
+        delivery: &'a SinkDelivery,
+        remaining: &'a RemainingRecipients,
+        reason: &'a str,
+    ) -> KeepFuture<'a> {
+        Box::pin(self.keep_unsent(delivery, remaining, reason))
+    }
 }
 
 /// Sends a mail once, and notes which recipients are left.
@@ -207,14 +243,16 @@ async fn hand_over(
     let said = |one: &RefusedRecipient| format!("{}: {}", one.address, one.reply);
     let (again, never): (Vec<_>, Vec<_>) = refused.into_iter().partition(|one| one.is_transient);
     remaining.refusals.extend(never.iter().map(said));
-    if !again.is_empty() {
-        let reasons: Vec<String> = again
-            .iter()
-            .map(said)
-            .chain(remaining.refusals.clone())
-            .collect();
-        let left = again.into_iter().map(|one| one.address);
-        remaining.recipients = Some(left.collect());
+    let addresses = |refused: Vec<RefusedRecipient>| refused.into_iter().map(|one| one.address);
+    remaining.refused.extend(addresses(never));
+    let reasons: Vec<String> = again
+        .iter()
+        .map(said)
+        .chain(remaining.refusals.clone())
+        .collect();
+    let is_over = again.is_empty();
+    remaining.recipients = Some(addresses(again).collect());
+    if !is_over {
         return Err(AttemptFailure::again(reasons.join("; ")));
     }
     if remaining.refusals.is_empty() {

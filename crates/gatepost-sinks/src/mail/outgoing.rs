@@ -1,7 +1,7 @@
 //! Mail that the server itself sends: it waits in a session of the broker until the smarthost has
 //! taken it, as the messages of a sink do.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use gatepost_broker::{Broker, PublishRefusal, SlowSubscriber};
@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 
 use super::OUTGOING_NAME;
 use super::smarthost::{MailSubmission, MailTransport};
+use super::unsent::UnsentMail;
 use crate::frame::SinkDelivery;
 use crate::session::client_id;
 use crate::settings::{SinkRetrySettings, SinkSettings};
@@ -54,13 +55,27 @@ impl SharedTransport {
 pub struct MailQueue {
     broker: Broker,
     smarthost: SharedTransport,
+    unsent: Arc<OnceLock<Arc<dyn UnsentMail>>>,
 }
 
 impl MailQueue {
     /// Without a smarthost at first.
     pub fn new(broker: Broker) -> Self {
-        let smarthost = SharedTransport::default();
-        Self { broker, smarthost }
+        Self {
+            broker,
+            smarthost: SharedTransport::default(),
+            unsent: Arc::default(),
+        }
+    }
+
+    /// Stores mail that is given up in this place; to be called once, before the sinks start.
+    /// Without a place it is only logged.
+    pub fn keep_unsent_in(&self, place: Arc<dyn UnsentMail>) {
+        let _ = self.unsent.set(place);
+    }
+
+    pub(crate) fn unsent(&self) -> Option<&dyn UnsentMail> {
+        self.unsent.get().map(|place| &**place)
     }
 
     /// Sends by this smarthost from now on; by none, all mail waits.

@@ -86,7 +86,7 @@ impl PushEndpoint {
         let mut authorization = HeaderValue::try_from(authorization)
             .map_err(|_| "the contact cannot be sent in a header field")?;
         authorization.set_sensitive(true);
-        let kept = delivery.properties.expiry_seconds.map(u64::from);
+        let kept = delivery.seconds_left();
         let kept = kept.unwrap_or_else(|| self.time_to_live.duration().as_secs());
         let mut request = Request::builder()
             .method(Method::POST)

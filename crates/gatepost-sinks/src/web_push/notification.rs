@@ -192,6 +192,7 @@ mod tests {
             retain: false,
             dup: false,
             packet_id: None,
+            expires: None,
         }
     }
 

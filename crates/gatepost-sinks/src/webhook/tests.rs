@@ -30,6 +30,7 @@ fn delivery() -> SinkDelivery {
         retain: false,
         dup: false,
         packet_id: None,
+        expires: None,
     }
 }
 
@@ -233,6 +234,21 @@ fn ready_templates_render_the_requests_of_the_services() {
         let text = std::fs::read_to_string(&file).expect(&file);
         let expected: Value = serde_json::from_str(&text).expect(&file);
         assert_eq!(made, expected, "{name}: {made:#}");
+    }
+}
+
+#[test]
+fn a_cleared_alarm_resolves_its_incident() {
+    let template = SinkTemplate::new(ready("pagerduty").expect("it is there"), true, 1);
+    let template = template.expect("a template");
+    for (state, expected) in [("raised", "trigger"), ("cleared", "resolve")] {
+        let mut notice = delivery();
+        let property = ("state".to_owned(), state.to_owned());
+        notice.properties.user.push(property);
+        let body = template.render("pager", &BTreeMap::new(), &notice);
+        let body: Value = serde_json::from_slice(&body.expect("a body")).expect("JSON");
+        assert_eq!(body["event_action"], expected);
+        assert_eq!(body["dedup_key"], "alarms/fire");
     }
 }
 

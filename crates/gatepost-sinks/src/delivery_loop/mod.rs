@@ -2,6 +2,8 @@
 //! as its settings allow, repeats each until it is delivered or given up, and acknowledges it. A
 //! sink with digests collects the messages of a period and sends them as one.
 
+mod repeating;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +17,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attempt::{AttemptBackoff, AttemptFailure, RequestPace, explained};
+use crate::attempt::{AttemptBackoff, RequestPace, explained};
 use crate::frame::{SinkDelivery, SinkFrame};
-use crate::given_up::give_up;
 use crate::session::{SinkSession, SinkSubscription};
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState};
-use crate::transport::{RemainingRecipients, SinkTransport};
+use crate::transport::SinkTransport;
 
 /// The longest time for which a stopping sink waits for attempts that have begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
@@ -51,6 +52,8 @@ enum AttemptEnding {
     Unfinished,
     /// The destination no longer exists.
     Gone,
+    /// The batch must be divided.
+    Divide,
 }
 
 /// The reason why a sink has ended.
@@ -164,6 +167,9 @@ impl DeliveryLoop {
             let under_way = at_work.len() + uncommitted.len();
             let is_ready = !collected.is_empty() && under_way == 0 && !is_gone;
             tokio::select! {
+                // In this order: what arrives after the stop is for the sink that follows, and a
+                // digest has all messages that wait.
+                biased;
                 _ = stop.wait_for(|&stop| stop) => break ServiceEnd::Work(WorkEnd::Stopped),
                 Some(done) = at_work.join_next() => match done {
                     Ok(done) => is_gone |= self.settle(session, done, &mut uncommitted),
@@ -244,102 +250,9 @@ impl DeliveryLoop {
                 uncommitted.extend(ticket.and_then(Result::ok));
                 false
             }
-            AttemptEnding::Unfinished => false,
+            AttemptEnding::Unfinished | AttemptEnding::Divide => false,
             AttemptEnding::Gone => true,
         }
-    }
-
-    /// Repeats attempts until the batch is delivered or given up.
-    async fn deliver(&self, batch: &[SinkDelivery]) -> AttemptEnding {
-        let mut backoff = AttemptBackoff::new(&self.settings.retry);
-        let mut remaining = RemainingRecipients::default();
-        let mut attempts = 0;
-        loop {
-            if !self.sleep(self.pace.place()).await {
-                return AttemptEnding::Unfinished;
-            }
-            // Rights may have been withdrawn since the subscription, or since the last attempt.
-            let rights = self.authorization.as_ref();
-            let is_denied = |delivery: &SinkDelivery| {
-                rights.is_some_and(|rights| !rights.may_receive(&delivery.topic))
-            };
-            if batch.iter().any(is_denied) {
-                return AttemptEnding::Done;
-            }
-            attempts += 1;
-            let failure = match self.transport.attempt(batch, &mut remaining).await {
-                Ok(()) => {
-                    self.progress.delivered(batch.len());
-                    return AttemptEnding::Done;
-                }
-                Err(failure) => failure,
-            };
-            let reason = failure.to_string();
-            let wait = match failure {
-                AttemptFailure::Gone(_) => {
-                    self.note_failure(&reason, SinkState::Gone);
-                    return AttemptEnding::Gone;
-                }
-                AttemptFailure::Refused(_) => {
-                    self.progress.failed(&reason, SinkState::Running);
-                    None
-                }
-                AttemptFailure::Again { wait, .. } => {
-                    self.note_failure(&reason, SinkState::Retrying);
-                    self.next_attempt(batch, attempts, wait, &mut backoff)
-                }
-            };
-            let Some(pause) = wait else {
-                if self.give_up(batch, attempts, &reason).await {
-                    return AttemptEnding::Done;
-                }
-                return AttemptEnding::Unfinished;
-            };
-            if !self.sleep(Instant::now() + pause).await {
-                return AttemptEnding::Unfinished;
-            }
-        }
-    }
-
-    /// The pause before the next attempt; `None` if no attempt is left.
-    fn next_attempt(
-        &self,
-        batch: &[SinkDelivery],
-        attempts: u32,
-        wait: Option<Duration>,
-        backoff: &mut AttemptBackoff,
-    ) -> Option<Duration> {
-        let retry = &self.settings.retry;
-        // Not the clock's time: if that is set far ahead, no message is given up for it.
-        let now = self.broker.time_for_ages();
-        let oldest = batch.iter().map(|delivery| delivery.id.time()).min();
-        let age = oldest.and_then(|oldest| now.duration_since(oldest).ok());
-        let age_max = retry.age_max.duration();
-        let is_old = !age_max.is_zero() && age.unwrap_or_default() >= age_max;
-        let is_last = retry.attempts_max > 0 && attempts >= retry.attempts_max;
-        if is_old || is_last {
-            return None;
-        }
-        if let Some(wait) = wait {
-            self.pace.wait(wait);
-        }
-        Some(backoff.pause().max(wait.unwrap_or_default()))
-    }
-
-    /// Gives the batch up; tries again if a dead letter cannot be stored. Returns `false` if the
-    /// sink is stopped before that.
-    async fn give_up(&self, batch: &[SinkDelivery], attempts: u32, reason: &str) -> bool {
-        let mut backoff = AttemptBackoff::new(&self.settings.retry);
-        let (name, dead_letter) = (&self.settings.name, self.dead_letter.as_ref());
-        for delivery in batch {
-            while !give_up(&self.broker, name, dead_letter, delivery, attempts, reason).await {
-                if !self.sleep(Instant::now() + backoff.pause()).await {
-                    return false;
-                }
-            }
-            self.progress.gave_up();
-        }
-        true
     }
 
     /// Counts a failure, and logs the first failure of a series.
@@ -370,64 +283,4 @@ async fn first_commit(uncommitted: &UncommittedAcks) -> Option<Result<(), StoreE
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::SystemTime;
-
-    use bytes::Bytes;
-    use gatepost_broker::BrokerSettings;
-    use gatepost_message::{MessageId, Properties};
-    use gatepost_store::{ManualClock, SimulatedDatabase, StoreSettings};
-
-    use crate::mail::{MailQueue, OutgoingSink, outgoing_settings};
-
-    fn delivery() -> SinkDelivery {
-        SinkDelivery {
-            id: MessageId::next(),
-            topic: "a".to_owned(),
-            payload: Bytes::new(),
-            properties: Properties::default(),
-            qos: Qos::AtLeastOnce,
-            retain: false,
-            dup: false,
-            packet_id: None,
-        }
-    }
-
-    #[test]
-    fn a_clock_that_jumps_ahead_makes_no_message_too_old() {
-        let clock = ManualClock::at(SystemTime::now());
-        let database = SimulatedDatabase::in_memory().expect("a database");
-        let opened = database.open(&StoreSettings::default(), clock.clone());
-        let (store, _writer) = opened.expect("a store");
-        let broker = Broker::open(BrokerSettings::default(), store).expect("a broker");
-        let settings = outgoing_settings();
-        let age_max = settings.retry.age_max.duration();
-        let delivering = DeliveryLoop {
-            transport: Box::new(OutgoingSink::new(
-                MailQueue::new(broker.clone()).smarthost(),
-            )),
-            authorization: None,
-            concurrency: 1,
-            digest: None,
-            progress: Arc::default(),
-            dead_letter: None,
-            pace: RequestPace::new(0),
-            stop: watch::channel(false).1,
-            broker,
-            settings,
-        };
-        let batch = [delivery()];
-        let is_repeated = || {
-            let mut backoff = AttemptBackoff::new(&delivering.settings.retry);
-            let next = delivering.next_attempt(&batch, 1, None, &mut backoff);
-            next.is_some()
-        };
-        assert!(is_repeated());
-        clock.jump(SystemTime::now() + age_max * 100);
-        assert!(is_repeated(), "the clock is not trusted");
-        clock.jump(SystemTime::now());
-        clock.pass(age_max);
-        assert!(!is_repeated());
-    }
-}
+mod tests;

@@ -1,0 +1,78 @@
+use std::path::PathBuf;
+
+use gatepost_broker::BrokerSettings;
+use gatepost_message::{MessageId, Publication, Qos};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::settings::WebhookSettings;
+
+/// A file that is removed at the end.
+struct SecretFile(PathBuf);
+
+impl SecretFile {
+    fn new(text: &str) -> Self {
+        let name = format!("gatepost-test-{}", MessageId::next());
+        let file = Self(std::env::temp_dir().join(name));
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).expect("written");
+    }
+}
+
+impl Drop for SecretFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The head of the next request, which is answered.
+async fn request(listener: &TcpListener) -> String {
+    let (mut stream, _) = listener.accept().await.expect("a connection");
+    let mut bytes = Vec::new();
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        assert_ne!(stream.read_buf(&mut bytes).await.expect("bytes"), 0);
+    }
+    let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+    stream.write_all(answer).await.expect("sent");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_uses_the_files_as_they_are_now() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let token = SecretFile::new("one\n");
+    let settings = [SinkSettings {
+        name: "chat".to_owned(),
+        filters: vec!["alarms/#".to_owned()],
+        webhook: Some(WebhookSettings {
+            url: format!("http://127.0.0.1:{port}/"),
+            token_file: token.0.clone(),
+            allow_private: true,
+            ..WebhookSettings::default()
+        }),
+        ..SinkSettings::default()
+    }];
+    let broker = Broker::new(BrokerSettings::default());
+    let sinks = Sinks::start(MailQueue::new(broker.clone()), &settings).expect("started");
+    sinks.opened().await;
+    for secret in ["one", "two"] {
+        token.write(secret);
+        sinks.apply(&settings);
+        let topic = Topic::new("alarms/fire").expect("a topic");
+        let mut publication = Publication::new(topic, "smoke");
+        publication.qos = Qos::AtLeastOnce;
+        broker.publish(publication).await.expect("published");
+        let head = request(&listener).await;
+        assert!(
+            head.contains(&format!("authorization: Bearer {secret}\r\n")),
+            "{head}"
+        );
+    }
+    sinks.stop().await;
+}
