@@ -4,7 +4,7 @@
 //! A sink has a persistent session at the broker (`session.rs`), so queue, expiry, order, policies,
 //! counters and crash safety are those of any subscriber. The broker writes into a buffer in memory
 //! (`session_socket.rs`) in a format of the sinks' own (`frame.rs`). All sinks run on one thread
-//! (`sinks.rs`).
+//! (`sinks/mod.rs`).
 //!
 //! Invariants:
 //! - A message is acknowledged to the broker only after the destination has accepted it, or its

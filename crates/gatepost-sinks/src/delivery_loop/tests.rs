@@ -1,15 +1,14 @@
 //! The repetition of attempts, with a transport that fails as the test wants.
 
-use super::*;
 use std::time::SystemTime;
-
-use parking_lot::Mutex;
 
 use bytes::Bytes;
 use gatepost_broker::BrokerSettings;
 use gatepost_message::{MessageId, Properties};
 use gatepost_store::{ManualClock, SimulatedDatabase, StoreSettings};
+use parking_lot::Mutex;
 
+use super::*;
 use crate::attempt::AttemptFailure;
 use crate::mail::outgoing_settings;
 use crate::transport::{AttemptFuture, RemainingRecipients};

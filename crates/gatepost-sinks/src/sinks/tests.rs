@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::mail::{Checking, MailSubmission, Sending};
 use crate::settings::WebhookSettings;
 
 /// A file that is removed at the end.
@@ -74,5 +75,54 @@ async fn a_reload_uses_the_files_as_they_are_now() {
             "{head}"
         );
     }
+    sinks.stop().await;
+}
+
+/// A smarthost that takes mail, or that cannot be reached.
+struct TestSmarthost {
+    taken: Option<tokio::sync::mpsc::UnboundedSender<MailSubmission>>,
+}
+
+impl MailTransport for TestSmarthost {
+    fn target(&self) -> String {
+        "smtp://mail.example.org:587".to_owned()
+    }
+
+    fn send<'a>(&'a self, mail: &'a MailSubmission) -> Sending<'a> {
+        let sent = match &self.taken {
+            Some(taken) => taken.send(mail.clone()).map_err(|error| error.to_string()),
+            None => Err("it cannot be reached".to_owned()),
+        };
+        Box::pin(std::future::ready(sent.map(|()| Vec::new())))
+    }
+
+    fn check(&self) -> Checking<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_waits_while_no_smarthost_is_set() {
+    let broker = Broker::new(BrokerSettings::default());
+    let queue = MailQueue::new(broker.clone());
+    queue.use_smarthost(Some(Arc::new(TestSmarthost { taken: None })));
+    let sinks = Sinks::start(queue.clone(), &[]).expect("started");
+    sinks.opened().await;
+    let mail = MailSubmission {
+        sender: "gate@example.org".to_owned(),
+        recipients: vec!["anna@example.org".to_owned()],
+        text: b"Subject: x\r\n\r\n".to_vec(),
+    };
+    queue.queue(&mail).await.expect("queued");
+    queue.use_smarthost(None);
+    sinks.apply(&[]);
+    sinks.opened().await;
+    assert_eq!(sinks.status()[0].queued, 1);
+    let (taken, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+    let taken = Some(taken);
+    queue.use_smarthost(Some(Arc::new(TestSmarthost { taken })));
+    sinks.apply(&[]);
+    let sent = tokio::time::timeout(Duration::from_secs(30), arrived.recv()).await;
+    assert_eq!(sent.expect("sent in time"), Some(mail));
     sinks.stop().await;
 }

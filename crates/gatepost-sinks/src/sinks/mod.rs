@@ -165,7 +165,13 @@ impl Sinks {
         let core = &self.0;
         let mut running = core.running.lock();
         let mut before = std::mem::take(&mut *running);
-        let outgoing = core.mail.is_on().then(outgoing_settings);
+        // Without a smarthost, mail that waits is kept, as by a sink that is switched off.
+        let is_on = core.mail.is_on();
+        let has_outgoing = is_on || before.contains_key(OUTGOING_NAME);
+        let outgoing = has_outgoing.then(|| SinkSettings {
+            enabled: is_on,
+            ..outgoing_settings()
+        });
         for wanted in settings.iter().chain(&outgoing) {
             let earlier = before.remove(&wanted.name);
             let files = digest_of(wanted.files());
@@ -306,10 +312,8 @@ impl Sinks {
         let (sessions, _) = broker.sessions(IN_PROCESS_PREFIX, 0, usize::MAX);
         for session in sessions.into_iter().map(|session| session.stats) {
             let name = session.client.strip_prefix(IN_PROCESS_PREFIX);
-            let has_mail = self.0.mail.is_on();
-            let is_known = |name: &str| {
-                settings.iter().any(|sink| sink.name == name) || (has_mail && name == OUTGOING_NAME)
-            };
+            let is_known =
+                |name: &str| settings.iter().any(|sink| sink.name == name) || name == OUTGOING_NAME;
             let is_push = |name: &str| name.starts_with(web_push::NAME_PREFIX);
             if session.user.is_none() && name.is_some_and(|name| !is_known(name) && !is_push(name))
             {
