@@ -37,6 +37,7 @@ mod score_file;
 mod search;
 mod settings_in_force;
 mod story;
+mod unsent_mail;
 
 pub use ask_nodes::{AskNodes, NodeFault, UnansweredNode};
 pub use audit_log::{AuditEntry, AuditLog};
@@ -56,3 +57,4 @@ pub use request::{
 pub use scope_trial::{ScopeStep, ScopeTrial, TrialMessage, TriedMessage};
 pub use score_file::{RuleScores, SCORE_MAX, SCORES_FILE};
 pub use settings_in_force::{ChangedSetting, SettingInForce, SettingsInForce};
+pub use unsent_mail::UnsentMailStore;

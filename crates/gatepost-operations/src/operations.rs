@@ -11,6 +11,7 @@ use gatepost_mail::Mail;
 use gatepost_message::{Format, MessageId};
 use gatepost_procedures::RULES_WAIT_MAX;
 use gatepost_rules::{RuleProblem, RuleSet};
+use gatepost_sinks::MailQueue;
 use gatepost_store::{JournalEntry, QuarantineEntry, Store};
 use gatepost_users::ANONYMOUS;
 use parking_lot::RwLock;
@@ -66,6 +67,8 @@ pub struct Operations {
     pub releases_by_ticket: Arc<tokio::sync::Mutex<()>>,
     /// The other nodes, if this server is one of a cluster.
     pub nodes: Option<Arc<dyn AskNodes>>,
+    /// Sends mail of the server itself that was given up, when it is released.
+    pub mail: MailQueue,
     /// The destinations of released mail besides topics, if there is a mail listener.
     pub mail_routes: Option<Arc<dyn MailRoutes>>,
 }

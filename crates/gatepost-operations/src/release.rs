@@ -1,5 +1,5 @@
 //! Releases from quarantine: a message goes to the destinations of its recipients' mail, or to
-//! those that the operator names.
+//! those that the operator names. Mail of the server itself goes to the smarthost again.
 //!
 //! Next hops come first: messages that they refuse must stay in quarantine. Topics follow. Once
 //! those are on disk, mailboxes follow in one commit with the end of the quarantine, or before it
@@ -11,11 +11,13 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use gatepost_gateway::ReleaseTargets;
 use gatepost_message::{Action, Edit, EditedField, Listener, MessageId, Topic, Verdict, edit};
+use gatepost_sinks::MailSubmission;
 use gatepost_store::QuarantineEntry;
 
 use crate::error::OperationError;
 use crate::mail_routes::{MailDestination, OutgoingMail};
 use crate::operations::Operations;
+use crate::unsent_mail;
 
 /// A request to release a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +47,8 @@ struct ReleasePlan {
     topics: Vec<Topic>,
     mailboxes: Vec<String>,
     forwards: Vec<String>,
+    /// The mail for the smarthost.
+    outgoing: Option<MailSubmission>,
     /// The reasons why recipients have no destination.
     refused: Vec<String>,
 }
@@ -71,7 +75,10 @@ impl ReleasePlan {
         let topics = self.topics.iter().map(|topic| format!("topic {topic}"));
         let mailboxes = self.mailboxes.iter().map(|user| format!("mailbox {user}"));
         let forwards = self.forwards.iter().map(|to| format!("next hop {to}"));
-        topics.chain(mailboxes).chain(forwards).collect()
+        let outgoing = self.outgoing.iter().flat_map(|mail| &mail.recipients);
+        let outgoing = outgoing.map(|to| format!("smarthost {to}"));
+        let local = topics.chain(mailboxes);
+        local.chain(forwards).chain(outgoing).collect()
     }
 }
 
@@ -109,8 +116,15 @@ impl Operations {
         } else {
             entry.body.clone()
         };
-        let forwarded = self.forward(&entry, &plan, &request, mail.clone());
-        if let Err(refusal) = forwarded.await {
+        let forwarded = match &plan.outgoing {
+            Some(mail) => self
+                .mail
+                .queue(mail)
+                .await
+                .map_err(|error| error.to_string()),
+            None => self.forward(&entry, &plan, &request, mail.clone()).await,
+        };
+        if let Err(refusal) = forwarded {
             let reason = format!("{refusal}; the message stays in quarantine");
             return Ok(Released {
                 verdict: Verdict::new(Action::Defer, reason),
@@ -139,6 +153,14 @@ impl Operations {
         entry: &QuarantineEntry,
         recipients: Option<&[String]>,
     ) -> Result<ReleasePlan, OperationError> {
+        if recipients.is_none()
+            && let Some(outgoing) = unsent_mail::submission_of(entry)
+        {
+            return Ok(ReleasePlan {
+                outgoing: Some(outgoing),
+                ..ReleasePlan::default()
+            });
+        }
         let envelope = &entry.journal.envelope;
         let mut plan = ReleasePlan::default();
         if recipients.is_none() {

@@ -67,14 +67,15 @@ impl HopResolver {
         })
     }
 
-    /// The hosts that take mail of a domain, the preferred first (RFC 5321, section 5.1). If this
+    /// The hosts that take mail of a domain with their preferences, the preferred first (RFC 5321,
+    /// section 5.1). If this
     /// host, of the name `own`, is among them, only those that are preferred to it are returned.
     pub(super) async fn exchangers(
         &self,
         domain: &str,
         own: &str,
         until: Instant,
-    ) -> Result<Vec<String>, HopError> {
+    ) -> Result<Vec<(u16, String)>, HopError> {
         let found = self.find(domain, RecordType::Mx, until).await;
         let found = found.map_err(unresolved(domain, "MX"))?;
         let mut exchangers: Vec<(u16, u64, String)> = Vec::new();
@@ -96,7 +97,8 @@ impl HopResolver {
         }
         // Hosts of the same preference may be in any order.
         exchangers.sort();
-        Ok(exchangers.into_iter().map(|(_, _, name)| name).collect())
+        let named = |(preference, _, name)| (preference, name);
+        Ok(exchangers.into_iter().map(named).collect())
     }
 
     /// The addresses of a host.

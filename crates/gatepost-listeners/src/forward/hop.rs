@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use gatepost_sinks::connect_to_any;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
@@ -56,7 +57,17 @@ impl HopConnection {
             policy: policy.as_deref(),
         };
         let mut failure: Option<HopError> = None;
+        let mut checked = None;
         for candidate in &candidates {
+            if let Some(preference) = candidate.preference
+                && checked.replace(preference) != Some(preference)
+                && forward
+                    .is_own_preference(&candidates, preference, until.into_std())
+                    .await
+            {
+                let name = candidate.name.clone();
+                return Err(failure.unwrap_or(HopError::ThisServer(name)));
+            }
             let opened = match opening.open(candidate).await {
                 Ok(hop) => hop.logged_in(forward).await,
                 Err(error) => Err(error),
@@ -350,11 +361,14 @@ impl HopConnector<'_> {
                 let stream = UnixStream::connect(path).await;
                 return stream.map(Stream::Unix).map_err(HopError::Unreachable);
             }
-            ConnectTarget::Named(place) => TcpStream::connect(place).await,
+            ConnectTarget::Named(place) => match tokio::net::lookup_host(place).await {
+                Ok(places) => connect_to_any(&places.collect::<Vec<_>>(), limit).await,
+                Err(error) => Err(error),
+            },
             ConnectTarget::Exchanger(host, port) => {
                 let until = (Instant::now() + limit).into_std();
                 let places = self.forward.addresses(host, *port, until).await?;
-                TcpStream::connect(&places[..]).await
+                connect_to_any(&places, limit).await
             }
         };
         let stream = connected.map_err(HopError::Unreachable)?;

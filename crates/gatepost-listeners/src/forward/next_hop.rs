@@ -32,7 +32,7 @@ pub(super) enum HopAddress {
 }
 
 /// The port of the hosts in MX records (RFC 5321, section 4.5.4.2).
-const SMTP_PORT: u16 = 25;
+pub(super) const SMTP_PORT: u16 = 25;
 
 /// The text does not name a next hop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -21,6 +21,7 @@ use gatepost_operations::quarantine_digest::{QuarantineDigests, SharedDigestSett
 use gatepost_operations::reload::ReloadRequest;
 use gatepost_operations::{
     AskNodes, AuditLog, Operations, ProcedureFiles, RecentLog, RuleScores, SettingsInForce,
+    UnsentMailStore,
 };
 use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
 use gatepost_sinks::{MailQueue, Sinks};
@@ -88,6 +89,7 @@ impl Services {
         log_exposure(config, &users);
         let mail = MailQueue::new(broker.clone());
         mail.use_smarthost(config.smarthost()?);
+        mail.keep_unsent_in(Arc::new(UnsentMailStore::new(store.clone())));
         let host = host::open(&config.procedures, &store, &broker, &mail)?;
         let procedures = start_procedures(config, layers, rules, host)?;
         let learner_thread = LearnerThread::start(learner.clone(), procedures.clone())
@@ -153,6 +155,7 @@ impl Services {
                 settings: self.settings.clone(),
                 nodes: self.other_nodes(),
                 releases_by_ticket: Arc::default(),
+                mail: self.mail.clone(),
                 mail_routes: None,
             }),
             sinks: Some(self.sinks.clone()),

@@ -2,7 +2,7 @@
 
 use super::PLAIN;
 use super::mail_peer::{MailPeer, Reaction};
-use super::support::{Gateway, run, text_of};
+use super::support::{Gateway, await_some, run, text_of};
 
 /// The answer to a message for `/alarms`, and its status in the last line.
 fn publish(gateway: &Gateway, fields: &[&str]) -> String {
@@ -57,4 +57,51 @@ fn a_message_is_sent_to_permitted_addresses_only_and_not_too_often() {
         answer.contains("sends no mail") && answer.ends_with("\n400"),
         "{answer}"
     );
+}
+
+/// The output of a command for quarantined messages.
+fn quarantine(gateway: &Gateway, arguments: &[&str]) -> String {
+    let url = gateway.url("");
+    let arguments = [&["quarantine"], arguments, &["--url", &url]].concat();
+    text_of(&run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b""))
+}
+
+#[test]
+fn a_mail_that_is_given_up_is_in_quarantine_and_a_release_sends_it_again() {
+    let peer = MailPeer::start(|command, before| match (command, before) {
+        ("RCPT TO:<anna@example.org>", 0) => Reaction::Say("550 5.1.1 unknown"),
+        _ => Reaction::Take,
+    });
+    let gateway = Gateway::start(&format!(
+        "{PLAIN}smarthost.server = \"smtp://{}\"\n[listeners.http.email]\n\
+         from = \"gate@gate.example\"\nrecipients = [\"anna@example.org\"]\n",
+        peer.address
+    ));
+    let answer = publish(&gateway, &["X-Email: anna@example.org", "Title: Fire"]);
+    assert!(answer.ends_with("\n200"), "{answer}");
+    let id = await_some("the mail is in quarantine", || {
+        let listed = quarantine(&gateway, &["list", "--json"]);
+        let listed: serde_json::Value = serde_json::from_str(&listed).ok()?;
+        let messages = listed
+            .as_array()
+            .or_else(|| listed["messages"].as_array())?;
+        let message = messages.first()?;
+        assert_eq!(message["subject"], "Fire", "{message}");
+        assert!(
+            message["reason"].as_str()?.contains("550 5.1.1 unknown"),
+            "{message}"
+        );
+        Some(message["id"].as_str()?.to_owned())
+    });
+    assert_eq!(peer.taken().len(), 0);
+    let released = quarantine(&gateway, &["release", &id]);
+    assert!(
+        released.contains("smarthost anna@example.org"),
+        "{released}"
+    );
+    let taken = peer.await_mail(1).remove(0);
+    assert_eq!(taken.recipients, ["anna@example.org"]);
+    assert_eq!(taken.field("Subject"), "Fire");
+    let left = quarantine(&gateway, &["list", "--json"]);
+    assert!(!left.contains(&id), "{left}");
 }
