@@ -7,9 +7,10 @@ use gatepost_sinks::{ACTIONS, NotificationAction};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::encoded_words::decoded;
 use super::is_topic;
 use crate::http::error::HttpError;
-use crate::http::parameters::{first_parameter, is_yes};
+use crate::http::parameters::is_yes;
 use crate::http::request::{HttpRequest, json_object};
 
 /// The user properties, each with the header fields and query parameters that set it.
@@ -90,7 +91,7 @@ struct NtfyObject {
 
 impl NtfyFields {
     pub(super) fn of_request(request: &HttpRequest) -> Result<Self, HttpError> {
-        let value = |names: &[&str]| first_parameter(request, names);
+        let value = |names: &[&str]| value_of(request, names);
         for (name, aliases, detail) in UNSUPPORTED {
             let is_requested = value(aliases).is_some_and(|text| !is_no(&text));
             expect_supported(name, is_requested, detail)?;
@@ -204,6 +205,15 @@ impl NtfyFields {
         };
         Ok((object.topic, fields))
     }
+}
+
+/// The first value that is not empty, of a header field or of the query.
+fn value_of(request: &HttpRequest, names: &[&str]) -> Option<String> {
+    let mut values = names.iter().filter_map(|name| match request.field(name) {
+        Some(value) => Some(decoded(value)),
+        None => request.query_value(name),
+    });
+    values.find(|value| !value.is_empty())
 }
 
 /// The actions as JSON, in which every reader gets them.

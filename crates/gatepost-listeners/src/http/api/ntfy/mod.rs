@@ -8,6 +8,7 @@
 //! an endpoint of UnifiedPush.
 
 mod attachment;
+mod encoded_words;
 mod fields;
 mod filter;
 mod scheduled;
