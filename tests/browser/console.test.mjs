@@ -129,3 +129,18 @@ test("among a thousand users one is found by name", async () => {
   assert.deepEqual(faults, []);
   await close();
 });
+
+test("rows whose first cells say the same keep the actions of their own items", async () => {
+  const { page, faults, close } = await open("/");
+  const clicked = await page.evaluate(async () => {
+    const { button, cell, fill, keyed } = await import("/gatepost/page.js");
+    const users = [];
+    const rows = () => ["anna", "berta"].map((user) => [keyed(cell("sensor"), user), cell(user), cell(button("Act", async () => users.push(user)))]);
+    for (let time = 0; time < 2; time += 1) fill("all-sessions", rows());
+    for (const act of document.querySelectorAll("#all-sessions button")) act.click();
+    return users;
+  });
+  assert.deepEqual(clicked, ["anna", "berta"]);
+  assert.deepEqual(faults, []);
+  await close();
+});

@@ -26,6 +26,8 @@ const CLIMATE = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name
 <h1 id="now">{{ live("climate/hall", "celsius") | number(1) }}</h1><p id="mode">{{ live("climate/mode") | trim | upper | default("no mode") }}</p>
 <p id="at">{{ live("climate/hall", "at") | local_time }}</p><p id="fixed">{{ 784111777 | local_time("time") }}</p><p id="off">{{ live("climate/off") | round }}</p>
 {{ live_chart("climate/hall", "celsius", 5) }}{{ live_list("climate/#", 4, "celsius") | round(1) }}</body></html>`;
+const WALL = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Wall</title><body>
+${Array.from({ length: 250 }, (_, number) => `<i id="s${number}">{{ live("wall/sensor/${number}") }}</i>`).join("\n")}</body></html>`;
 const ASK = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Ask</title><body>
 <form method="post">{{ form_call("/answer") }}<label>Question <input name="question" value="{{ request.form.question }}"></label> <button>Ask</button></form>
 <p id="answer">{{ request.result.text }}</p><p id="refused">{{ request.result.reason }}</p></body></html>`;
@@ -36,7 +38,7 @@ let browser;
 before(async () => {
   mkdirSync(pictures, { recursive: true });
   server = await Server.start(
-    { "_frame.html": FRAME, "house.html": HOUSE, "book.html": BOOK, "lamps.html": LAMPS, "climate.html": CLIMATE, "ask.html": ASK },
+    { "_frame.html": FRAME, "house.html": HOUSE, "book.html": BOOK, "lamps.html": LAMPS, "climate.html": CLIMATE, "wall.html": WALL, "ask.html": ASK },
     {
       "broken.luau": `return function() error("as meant") end\n`,
       "answer.luau": `return function(message, arguments)
@@ -129,6 +131,70 @@ test("lists grow, charts go on, filters and the visitor's zone hold in the brows
     await page.emulateMedia({ colorScheme });
     await page.screenshot({ path: join(pictures, `page-climate-${colorScheme}.png`) });
   }
+  await close();
+});
+
+/** Opens the page of the house, whose event streams `answer` answers. */
+async function openHouse(answer) {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  await page.route("**/topics?*", (route) => {
+    if (route.request().resourceType() !== "eventsource") return route.continue();
+    return answer(route);
+  });
+  await page.goto(server.origin + "/house");
+  return { page, close: () => context.close() };
+}
+
+/** A whole stream, after which the browser does not ask again. */
+const streamOf = (...events) => ({ contentType: "text/event-stream", body: ["retry: 10000000", ...events, ""].join("\n\n") });
+
+test("a page goes on after a proxy has answered for the server", async () => {
+  let refusals = 0;
+  let isUp = false;
+  const { page, close } = await openHouse((route) => {
+    if (isUp) return route.continue();
+    refusals += 1;
+    return route.fulfill({ status: 502, body: "Bad Gateway" });
+  });
+  await page.waitForFunction(() => document.readyState === "complete");
+  while (refusals === 0) await page.waitForTimeout(50);
+  isUp = true;
+  await server.publish("house/hall", "17.5");
+  await page.locator("#hall", { hasText: "17.5" }).waitFor();
+  await close();
+});
+
+test("of two messages of which one overtook the other, the one that was published last stays", async () => {
+  await server.publish("house/hall", "1.0");
+  const event = (position, id, payload) => `id: ${position}\ndata: ${JSON.stringify({ id, payload, topic: "house/hall", unix_ms: 1 })}`;
+  const { page, close } = await openHouse((route) => {
+    // Later than all positions of this server.
+    const [earlier, overtaken] = [event("zz2", "zz2", "2.0"), event("zz3", "zz1", "3.0")];
+    return route.fulfill(streamOf(earlier, overtaken, earlier));
+  });
+  await page.locator("#hall", { hasText: "3.0" }).waitFor();
+  await close();
+});
+
+test("after a gap, the latest values are read", async () => {
+  await server.publish("house/attic", "4.0");
+  const { page, close } = await openHouse(async (route) => {
+    await server.publish("house/attic", "5.0");
+    return route.fulfill(streamOf(`event: gap\ndata: {"missed":1}`));
+  });
+  await page.locator("#attic", { hasText: "5.0" }).waitFor();
+  await close();
+});
+
+test("a page may have more live topics than one address names", async () => {
+  const { page, streams, close } = await open("/wall");
+  for (const number of [0, 120, 249]) {
+    await server.publish(`wall/sensor/${number}`, `<${number}>`);
+    await page.locator(`#s${number}`, { hasText: `<${number}>` }).waitFor();
+  }
+  assert.equal(streams.length, 3, streams.join("\n"));
   await close();
 });
 

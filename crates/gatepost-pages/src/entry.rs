@@ -76,8 +76,11 @@ impl CachedPath {
             && beside()
             && match &self.content {
                 PathContent::Page(CompiledPage::Engine(engine)) => !engine.is_stale(&self.root),
-                // A file that did not exist then may exist now.
-                PathContent::Page(CompiledPage::Broken(_)) | PathContent::Folder => false,
+                // A file that did not exist then may exist now; and the time of a folder does not
+                // change with the sizes and times of its files.
+                PathContent::Page(CompiledPage::Broken(_))
+                | PathContent::Folder
+                | PathContent::Listing(_) => false,
                 _ => true,
             }
     }

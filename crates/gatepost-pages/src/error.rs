@@ -38,7 +38,7 @@ pub enum RenderError {
     /// The page took longer than `time_max`.
     #[error("the page took longer than time_max")]
     TimedOut,
-    /// The page's worker failed, or the page was too slow too often.
+    /// The page's worker failed.
     #[error("the page's worker failed")]
     Fault,
 }

@@ -149,6 +149,11 @@ impl StaticFile {
         self.variants.push(Variant { encoding, file });
     }
 
+    /// Whether it is an HTML page, of which browsers must not keep an old version.
+    pub fn is_page(&self) -> bool {
+        self.mime.starts_with("text/html")
+    }
+
     /// The content for a client with this `Accept-Encoding`, and its coding if it has one.
     pub fn choose(&self, accept: Option<&[u8]>) -> (Option<Encoding>, &Self) {
         let available = self.variants.iter().map(|variant| variant.encoding);

@@ -14,7 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct PagesSettings {
     /// The folder of pages and static files. It need not exist.
     pub path: PathBuf,
-    /// Other folders for other hosts: `"www.example.org" = "sites/www"`.
+    /// Other folders for other hosts: `"www.example.org" = "sites/www"`; `"*.example.org"` is for
+    /// all names below it.
     pub hosts: BTreeMap<String, PathBuf>,
     /// Folders under a path, of every host: `"/manual" = "/usr/share/doc/x"`.
     pub mounts: BTreeMap<String, PathBuf>,
@@ -172,7 +173,7 @@ impl Default for AccessLogSettings {
 pub enum AccessLogFormat {
     /// The combined format that log analysers read.
     Combined,
-    /// One JSON object per line, with the duration and the message id.
+    /// One JSON object per line, with host, duration and message id.
     Json,
     /// No access log.
     Off,

@@ -27,7 +27,7 @@ use crate::mime::is_compressible;
 use crate::page::{CompiledPage, PageSegments};
 use crate::resolve::{FileStamp, LocatedContent, Root};
 use crate::settings::{PagesSettings, Recheck};
-use crate::template;
+use crate::template::{self, TemplateNode};
 use crate::values::ValueSource;
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -143,7 +143,7 @@ impl Site {
         let mut beside = Vec::new();
         let (content, file, stamp) = match located {
             LocatedContent::File(file) if file.extension().is_some_and(|end| end == "html") => {
-                let (content, stamp) = self.read_page(root, &file)?;
+                let (content, stamp) = self.read_page(root, &file, &mut beside)?;
                 (content, file, stamp)
             }
             LocatedContent::File(file) => {
@@ -173,13 +173,24 @@ impl Site {
         })
     }
 
-    fn read_page(&self, root: &Arc<Root>, file: &Path) -> Option<(PathContent, FileStamp)> {
+    fn read_page(
+        &self,
+        root: &Arc<Root>,
+        file: &Path,
+        beside: &mut Vec<(PathBuf, Option<FileStamp>)>,
+    ) -> Option<(PathContent, FileStamp)> {
         let (source, stamp) = root.read(file, self.settings.output_max.bytes())?;
         let compress_min = self
             .settings
             .compress
             .then(|| self.settings.compress_min.as_usize());
         let page = match template::split(&source) {
+            // A page that is the same for every request is a file, which browsers may keep.
+            Some(pieces) if pieces.iter().all(TemplateNode::is_static) => {
+                let found = StaticFile::in_memory(&file.to_string_lossy(), stamp, source);
+                let content = self.completed(root, found, stamp, beside);
+                return Some((PathContent::File(content), stamp));
+            }
             Some(pieces) => {
                 let pieces = PageSegments::new(pieces, compress_min);
                 CompiledPage::Pieces(
@@ -225,7 +236,18 @@ impl Site {
         file: &Path,
         beside: &mut Vec<(PathBuf, Option<FileStamp>)>,
     ) -> Option<(StaticFile, FileStamp)> {
-        let (mut found, stamp) = self.read_one(root, file)?;
+        let (found, stamp) = self.read_one(root, file)?;
+        Some((self.completed(root, found, stamp, beside), stamp))
+    }
+
+    /// The file with its other codings, and with long content also in a file in memory.
+    fn completed(
+        &self,
+        root: &Root,
+        mut found: StaticFile,
+        stamp: FileStamp,
+        beside: &mut Vec<(PathBuf, Option<FileStamp>)>,
+    ) -> StaticFile {
         if self.settings.compress && is_compressible(found.mime) {
             self.add_beside(root, &mut found, stamp, beside);
             self.add_gzip(&mut found, stamp);
@@ -234,7 +256,7 @@ impl Site {
         for variant in &mut found.variants {
             self.move_to_memory_file(&mut variant.file);
         }
-        Some((found, stamp))
+        found
     }
 
     fn move_to_memory_file(&self, file: &mut StaticFile) {

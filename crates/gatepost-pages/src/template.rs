@@ -21,6 +21,13 @@ pub enum TemplateNode {
     Insertion(Insertion),
 }
 
+impl TemplateNode {
+    /// Whether it is the same for every request.
+    pub(crate) const fn is_static(&self) -> bool {
+        matches!(self, Self::Static(_))
+    }
+}
+
 /// The script that keeps `live()` values moving; served by the HTTP listener.
 pub const LIVE_SCRIPT: &str = "<script src=\"/gatepost/live.js\" defer></script>";
 

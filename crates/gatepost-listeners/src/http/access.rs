@@ -109,7 +109,10 @@ pub(super) async fn identify_if_given(
     request: &mut HttpRequest,
 ) -> Result<(), HttpError> {
     if !has_credentials(request) {
-        identify_by_cookie(context, request);
+        if !identify_by_cookie(context, request) && request.certified.is_some() {
+            // A browser sends its certificate to every page: one of no user is no error here.
+            let _ = identify(context, request).await;
+        }
         return Ok(());
     }
     identify(context, request).await

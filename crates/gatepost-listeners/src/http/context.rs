@@ -96,7 +96,10 @@ impl HttpContext {
         shared: &SharedLimits,
     ) -> io::Result<Self> {
         if let Some(name) = settings.malformed_header() {
-            let detail = format!("listeners.http.headers.{name:?} cannot be sent as it stands");
+            let detail = format!(
+                "listeners.http.headers.{name:?} cannot be set: its name or value is malformed, \
+                 or the server itself writes it"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
         }
         let values = PageValues::new(services.gateway.clone(), services.broker.clone());

@@ -1,5 +1,7 @@
 //! Access log lines of the HTTP listener.
 
+use std::time::Duration;
+
 use gatepost_message::Peer;
 use gatepost_pages::access_log::LoggedRequest;
 
@@ -25,6 +27,8 @@ pub(super) fn worker_page(
         referer: request.field_bytes("referer").next(),
         user_agent: request.field_bytes("user-agent").next(),
         message: None,
+        host: request.field_bytes("host").next(),
+        duration: request.began.elapsed(),
     });
 }
 
@@ -48,6 +52,8 @@ pub(super) fn answered(
         referer: request.field_bytes("referer").next(),
         user_agent: request.field_bytes("user-agent").next(),
         message: response.message,
+        host: request.field_bytes("host").next(),
+        duration: request.began.elapsed(),
     });
 }
 
@@ -65,5 +71,7 @@ pub(super) fn refused(context: &HttpContext, peer: &str, status: u16) {
         referer: None,
         user_agent: None,
         message: None,
+        host: None,
+        duration: Duration::ZERO,
     });
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Instant;
 
 use bytes::Bytes;
 use gatepost_message::{Envelope, Listener, Peer};
@@ -63,6 +64,8 @@ pub(super) struct HttpRequest {
     pub identity: Option<Identity>,
     /// The token of the browser's session that the identity is of, if it came by a cookie.
     pub session: Option<Secret>,
+    /// The time at which the whole head had arrived.
+    pub began: Instant,
 }
 
 impl HttpRequest {
@@ -106,6 +109,7 @@ impl HttpRequest {
             certified: None,
             identity: None,
             session: None,
+            began: Instant::now(),
         })
     }
 

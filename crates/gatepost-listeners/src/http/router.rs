@@ -41,10 +41,19 @@ pub(super) async fn admit(
 
 /// Answers an admitted request.
 pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut HttpRequest) -> HttpResponse {
-    let response = match route(context, request).await {
-        Ok(response) => response,
-        Err(error) => error_response(context, request, &error).await,
-    };
+    match route(context, request).await {
+        Ok(response) => with_common_fields(context, request, response),
+        Err(error) => refused(context, request, &error).await,
+    }
+}
+
+/// The response to an admitted request that failed.
+pub(super) async fn refused(
+    context: &Arc<HttpContext>,
+    request: &HttpRequest,
+    error: &HttpError,
+) -> HttpResponse {
+    let response = error_response(context, request, error).await;
     with_common_fields(context, request, response)
 }
 
@@ -216,14 +225,43 @@ async fn respond_as_ntfy(
 /// Whether the path needs authentication. Of the other paths, pages are public, and the dashboard
 /// and ntfy's shapes authenticate if no page replaces them.
 fn needs_identity(path: &str) -> bool {
-    [
-        "/topics",
-        "/call/",
-        "/admin/",
-        "/metrics",
-        "/v1/senders",
-        "/v1/webpush",
-    ]
-    .iter()
-    .any(|prefix| path.starts_with(prefix))
+    // Not `/topics.html`, which may be a page.
+    let is_part_of = |whole: &str| {
+        let rest = path.strip_prefix(whole);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    path == "/metrics"
+        || ["/call/", "/admin/"]
+            .iter()
+            .any(|part| path.starts_with(part))
+        || ["/topics", "/v1/senders", "/v1/webpush"]
+            .into_iter()
+            .any(is_part_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_need_no_login_whatever_their_names_begin_with() {
+        for (path, needs) in [
+            ("/topics", true),
+            ("/topics/a", true),
+            ("/topics.html", false),
+            ("/topics-of-today", false),
+            ("/call/a", true),
+            ("/calls", false),
+            ("/admin/users", true),
+            ("/administration", false),
+            ("/metrics", true),
+            ("/metrics.html", false),
+            ("/v1/senders", true),
+            ("/v1/senders/a", true),
+            ("/v1/sendersx", false),
+            ("/v1/webpush", true),
+        ] {
+            assert_eq!(needs_identity(path), needs, "{path}");
+        }
+    }
 }

@@ -79,6 +79,22 @@ pub struct HttpSettings {
     pub retry_after: Period,
 }
 
+/// Header fields that the server writes itself, or that describe the connection or a body.
+const RESERVED_HEADERS: [&str; 12] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "server",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// The header in which trusted proxies report their clients.
 #[derive(Deserialize, Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
@@ -107,11 +123,16 @@ impl HttpSettings {
         fields.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The first header field that cannot be sent as written.
+    /// The first header field that cannot be sent as written, or is not the operator's to set.
     pub fn malformed_header(&self) -> Option<&str> {
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_reserved = |name: &str| {
+            let mut reserved = RESERVED_HEADERS.iter();
+            reserved.any(|reserved| reserved.eq_ignore_ascii_case(name))
+        };
         let good = |(name, value): &(&str, &str)| {
             !name.is_empty()
+                && !is_reserved(name)
                 && name.bytes().all(token)
                 && value.bytes().all(|byte| byte >= 0x20 && byte != 0x7f)
         };
@@ -157,6 +178,31 @@ impl Default for HttpSettings {
             bandwidth: ByteSize::kibibytes(0),
             bandwidth_per_address: ByteSize::kibibytes(0),
             retry_after: Period::seconds(30),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_decide_where_an_answer_ends_cannot_be_set() {
+        let with = |name: &str, value: &str| HttpSettings {
+            headers: [(name.to_owned(), value.to_owned())].into(),
+            ..HttpSettings::default()
+        };
+        assert_eq!(HttpSettings::default().malformed_header(), None);
+        assert_eq!(with("Cache-Control", "max-age=60").malformed_header(), None);
+        for (name, value) in [
+            ("content-length", "0"),
+            ("Transfer-Encoding", "chunked"),
+            ("Server", "mine"),
+            ("X-A", "a\r\nb"),
+            ("X A", "b"),
+            ("", "b"),
+        ] {
+            assert_eq!(with(name, value).malformed_header(), Some(name), "{name}");
         }
     }
 }

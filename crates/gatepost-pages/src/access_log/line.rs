@@ -1,6 +1,7 @@
 //! The format of a log line: the combined format, or JSON.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::clock;
 
@@ -27,6 +28,10 @@ pub struct LoggedRequest<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The message that the request made.
     pub message: Option<gatepost_message::MessageId>,
+    /// The request's `Host`.
+    pub host: Option<&'a [u8]>,
+    /// The time from the whole head to the response, before it is sent.
+    pub duration: Duration,
 }
 
 pub(super) fn push_combined(log: &mut Vec<u8>, line: &LoggedRequest<'_>) {
@@ -149,6 +154,8 @@ pub(super) fn push_json(log: &mut Vec<u8>, line: &LoggedRequest<'_>) {
         "referer": line.referer.map(|referer| text(&without_credentials(referer))),
         "user_agent": line.user_agent.map(text),
         "message": line.message.map(|id| id.to_string()),
+        "host": line.host.map(text),
+        "duration_ms": line.duration.as_micros() as f64 / 1_000.0,
     });
     log.extend_from_slice(object.to_string().as_bytes());
     log.push(b'\n');

@@ -17,6 +17,8 @@ const LINE: LoggedRequest<'_> = LoggedRequest {
     referer: None,
     user_agent: Some(b"test\"\n"),
     message: None,
+    host: Some(b"www.example.org"),
+    duration: Duration::from_micros(1_250),
 };
 
 fn settings(folder: &Path, max_size: u64, format: AccessLogFormat) -> AccessLogSettings {
@@ -100,6 +102,8 @@ fn appended_lines_are_in_the_file_when_the_log_ends() {
         serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
     assert_eq!(line["status"], 200);
     assert_eq!(line["user_agent"], "test\"\n");
+    assert_eq!(line["host"], "www.example.org");
+    assert_eq!(line["duration_ms"], 1.25);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The thread that swaps the buffers and writes them.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,10 +12,13 @@ use super::{BUFFERS, LogBuffers};
 
 /// The time for which a line may wait in memory.
 const DELAY: Duration = Duration::from_millis(100);
+
 pub(super) struct LogWriter {
     shared: Arc<LogBuffers>,
     rotation: Rotation,
     open: Option<OpenLogFile>,
+    /// Whether the last write failed. Only the first of several failures is logged.
+    fails: bool,
 }
 
 impl LogWriter {
@@ -23,6 +27,7 @@ impl LogWriter {
             shared,
             rotation,
             open: None,
+            fails: false,
         }
     }
 
@@ -54,26 +59,38 @@ impl LogWriter {
             return;
         };
         std::mem::swap(&mut *buffer.lock(), batch);
-        if !batch.is_empty()
-            && let Err(error) = self.write(batch)
-        {
-            self.open = None;
-            // A partially written line counts as lost.
-            let lost = memchr::memchr_iter(b'\n', batch).count() as u64;
-            self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
-            if self.shared.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-                let path = self.rotation.path.display();
-                tracing::error!(
-                    target: "pages",
-                    "access log {path}: {error}; lines are lost until it can be written again",
-                );
-            }
+        if !batch.is_empty() {
+            let mut rest = batch.as_slice();
+            let written = self.write(&mut rest);
+            self.report(written, rest);
         }
         batch.clear();
     }
 
-    /// Writes whole lines, and rotates between two lines when the file is full.
-    fn write(&mut self, mut lines: &[u8]) -> io::Result<()> {
+    /// Counts the lines that were not written, and logs the first of several failures and their end.
+    fn report(&mut self, written: io::Result<()>, rest: &[u8]) {
+        let path = self.rotation.path.display();
+        let Err(error) = written else {
+            if std::mem::take(&mut self.fails) {
+                tracing::info!(target: "pages", "access log {path}: it can be written again");
+            }
+            return;
+        };
+        self.open = None;
+        let lost = memchr::memchr_iter(b'\n', rest).count() as u64;
+        self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
+        self.shared.failures.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.fails, true) {
+            tracing::error!(
+                target: "pages",
+                "access log {path}: {error}; lines are lost until it can be written again",
+            );
+        }
+    }
+
+    /// Writes whole lines, and rotates between two lines when the file is full. Leaves the lines
+    /// that were not written.
+    fn write(&mut self, lines: &mut &[u8]) -> io::Result<()> {
         if self.shared.reopen.swap(false, Ordering::AcqRel) {
             self.open = None;
         }
@@ -110,11 +127,23 @@ impl LogWriter {
                 },
             };
             let (now, later) = lines.split_at(end);
-            file.write_all(now)?;
+            if let Err(error) = file.write_all(now) {
+                remove_after(&file, size);
+                return Err(error);
+            }
             let size = size + now.len() as u64;
             self.open = Some(OpenLogFile { file, size, began });
-            lines = later;
+            *lines = later;
         }
         Ok(())
+    }
+}
+
+/// Removes what was written of lines after a failure: a part of a line would run into the next one.
+/// A file that another program has shortened meanwhile stays as it is.
+fn remove_after(file: &File, size: u64) {
+    if file.metadata().is_ok_and(|found| found.len() > size) {
+        // Fails only where there is no length, as for a pipe.
+        let _ = file.set_len(size);
     }
 }

@@ -113,6 +113,12 @@ impl Engine {
             .any(|(name, stamp)| root.stamp(Path::new(name)) != Some(*stamp))
     }
 
+    /// The number of states of files that [`Engine::is_stale`] compares.
+    #[cfg(test)]
+    pub(crate) fn known_files(&self) -> usize {
+        self.files.lock().len()
+    }
+
     /// Renders the page. Blocks on `call()`: for page workers only.
     pub(crate) fn render(
         &self,
@@ -211,13 +217,23 @@ fn environment(
     environment.set_loader(move |name| {
         let found = unwatched(|| {
             let found = root.template(name)?;
-            loaded.lock().push((name.to_owned(), found.stamp));
+            note(&loaded, name, found.stamp);
             Some(found.text)
         });
         Ok(found.map(own))
     });
     add_functions(&mut environment, values);
     environment
+}
+
+/// Records a file that was read. Each environment reads it again, and a rendering that fails drops
+/// its environment, so the same state is recorded once.
+fn note(files: &Files, name: &str, stamp: FileStamp) {
+    let mut files = files.lock();
+    let is_known = |(known, state): &(String, FileStamp)| known == name && *state == stamp;
+    if !files.iter().any(is_known) {
+        files.push((name.to_owned(), stamp));
+    }
 }
 
 /// Initialises the engine's global data, which a lock protects: the texts of small numbers.

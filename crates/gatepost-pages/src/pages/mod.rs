@@ -79,11 +79,13 @@ impl Pages {
         let Some(host) = host.filter(|_| !self.hosts.is_empty()) else {
             return &self.default;
         };
-        let host = without_port(host);
-        let mut hosts = self.hosts.iter();
-        hosts
-            .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(host))
-            .map_or(&self.default, |(_, site)| site)
+        let host = bare_host(host);
+        let named = self.hosts.iter().find(|(name, _)| is_host(name, host));
+        let below = || {
+            let hosts = self.hosts.iter().filter(|(name, _)| covers(name, host));
+            hosts.max_by_key(|(name, _)| name.len())
+        };
+        named.or_else(below).map_or(&self.default, |(_, site)| site)
     }
 
     /// Empties the caches: the next request of each path reads its file again.
@@ -213,14 +215,30 @@ pub fn takes_gzip(accept_encoding: Option<&[u8]>) -> bool {
     Encoding::choose(accept_encoding, std::iter::once(Encoding::Gzip)).is_some()
 }
 
-/// `example.org:8080` and `[::1]:8080` without the port.
-fn without_port(host: &[u8]) -> &[u8] {
-    match memchr::memrchr(b':', host) {
+fn is_host(name: &str, host: &[u8]) -> bool {
+    name.as_bytes().eq_ignore_ascii_case(host)
+}
+
+/// Whether a name such as `*.example.org` covers a host: a name below it, at any depth.
+fn covers(name: &str, host: &[u8]) -> bool {
+    let Some(end) = name.strip_prefix('*').filter(|end| end.starts_with('.')) else {
+        return false;
+    };
+    let start = host.len().checked_sub(end.len()).filter(|start| *start > 0);
+    start
+        .and_then(|start| host.get(start..))
+        .is_some_and(|found| is_host(end, found))
+}
+
+/// `example.org:8080`, `[::1]:8080` and `example.org.` without the port and the final dot.
+fn bare_host(host: &[u8]) -> &[u8] {
+    let name = match memchr::memrchr(b':', host) {
         Some(colon) if host.get(colon..).is_some_and(|port| !port.contains(&b']')) => {
             host.get(..colon).unwrap_or(host)
         }
         _ => host,
-    }
+    };
+    name.strip_suffix(b".").unwrap_or(name)
 }
 
 fn render_filled(pieces: &PageSegments, filled: InsertionTexts, wants_gzip: bool) -> RenderedPage {

@@ -242,8 +242,8 @@ impl WorkersShared {
                 continue;
             };
             if state.is_over_share(&job.page, &shared.bounds) {
-                // Dropped: the channel notifies its waiter, which has waited since before the page
-                // became a straggler.
+                // It has waited since before the page became a straggler.
+                job.task.fail(RenderError::Busy);
                 continue;
             }
             state.tickets += 1;

@@ -85,6 +85,9 @@ fn a_form_publishes_and_is_taken_from_its_page_only() {
     );
     expect(&done, &["HTTP/1.1 303 "]);
     subscriber.await_line("visitors/book|as it is|text/plain; charset=utf-8");
+    let rooms = ["-b", &jar, "-d", &field, "-d", "room=hall&room=attic"];
+    expect(&curl(&gateway, "/book", &rooms), &["HTTP/1.1 303 "]);
+    subscriber.await_line(r#"visitors/book|{"room":["hall","attic"]}|application/json"#);
 
     let same = format!("Origin: {}", gateway.url(""));
     let book = |more: &[&str]| {
@@ -119,7 +122,7 @@ fn a_form_publishes_and_is_taken_from_its_page_only() {
             .iter()
             .filter(|line| line.starts_with("visitors/"))
             .count(),
-        3
+        4
     );
 }
 

@@ -1,5 +1,5 @@
 // Updates the values, lists and charts of live(), live_list() and live_chart(): one event stream for the whole
-// page, which begins at the time of rendering and is resumed by the browser after an interruption. Writes numbers and times in the
+// page, which begins at the time of rendering and is resumed after an interruption. Writes numbers and times in the
 // visitor's language and zone. Everything that a message holds is put in as text, never as markup.
 "use strict";
 (() => {
@@ -7,6 +7,10 @@
   const SECONDS_MAX = 1e11;
   /** Digits after the point of a chart's labels. */
   const LABEL_DECIMALS = 2;
+  // What the server takes in one address: a page with more live topics has several streams.
+  const [FILTERS_MAX, FILTER_CHARACTERS_MAX] = [100, 6_000];
+  /** The first pause before a refused stream is requested again; it doubles up to the second. */
+  const [AGAIN_MS, AGAIN_MS_MAX] = [1_000, 60_000];
   // A chart's own units, as the server draws it.
   const [WIDTH, LEFT, TOP, BOTTOM] = [600, 6, 30, 140];
 
@@ -81,12 +85,24 @@
 
   // --- Elements ----------------------------------------------------------------------------------
 
-  /** One value: a function that takes a message, and gives what it shows. */
+  /** Whether a message is later than all before. Where one overtook another, their positions show the order and their ids do not. */
+  const order = (place) => {
+    let last = place.dataset.gatepostId;
+    return (id, position) => {
+      if (position <= last) return false;
+      last = position;
+      const isOther = id !== place.dataset.gatepostId;
+      place.dataset.gatepostId = id;
+      return isOther;
+    };
+  };
+
+  /** One value: a function that takes a message and its position, and gives what it shows. */
   const single = (place) => {
     const filters = filtersOf(place);
-    return ({ id, payload }) => {
-      if (id <= place.dataset.gatepostId) return undefined;
-      place.dataset.gatepostId = id;
+    const isLater = order(place);
+    return ({ id, payload }, position) => {
+      if (!isLater(id, position)) return undefined;
       const value = filtered(filters, valueOf(place, payload));
       place.textContent = value;
       return value;
@@ -124,6 +140,7 @@
 
   const chart = (place) => {
     const points = JSON.parse(place.dataset.gatepostPoints);
+    const isLater = order(place);
     const [line, dot] = [place.querySelector("polyline"), place.querySelector("circle")];
     const [highest, latest, lowest, from, to] = place.querySelectorAll("text");
     const name = [place.dataset.gatepostChart, place.dataset.gatepostPath].filter(Boolean).join(", ");
@@ -165,11 +182,9 @@
     place.addEventListener("pointerleave", draw);
     draw();
 
-    return ({ id, payload, unix_ms: unixMs }) => {
+    return ({ id, payload, unix_ms: unixMs }, position) => {
       const value = numberOf(valueOf(place, payload));
-      if (id <= place.dataset.gatepostId) return undefined;
-      place.dataset.gatepostId = id;
-      if (value === null) return undefined;
+      if (!isLater(id, position) || value === null) return undefined;
       points.push([unixMs, value]);
       if (points.length > Number(place.dataset.gatepostCount)) points.shift();
       drawing ||= requestAnimationFrame(draw);
@@ -190,27 +205,92 @@
 
   const filters = new Map();
   for (const reader of readers) filters.set(reader.filter, [...(filters.get(reader.filter) ?? []), reader]);
-  // Ids sort by time, so the smallest one misses nothing; the others only see a value twice.
-  const since = readers.map(({ place }) => place.dataset.gatepostId).reduce((one, other) => (other < one ? other : one));
-  const query = new URLSearchParams({ since });
-  for (const filter of filters.keys()) query.append("filter", filter);
 
-  let source;
-  const connect = () => {
-    source = new EventSource("/topics?" + query);
-    source.onmessage = (event) => {
-      const message = JSON.parse(event.data);
-      for (const [filter, readers] of filters) {
-        if (!takes(filter, message.topic)) continue;
-        for (const { place, take } of readers) {
-          const value = take(message);
-          if (value !== undefined) place.dispatchEvent(new CustomEvent("gatepost:value", { bubbles: true, detail: { topic: message.topic, payload: message.payload, value } }));
-        }
+  /** Gives a message to the elements of these filters. */
+  const give = (filters, message, position) => {
+    for (const [filter, readers] of filters) {
+      if (!takes(filter, message.topic)) continue;
+      for (const { place, take } of readers) {
+        const value = take(message, position);
+        if (value !== undefined) place.dispatchEvent(new CustomEvent("gatepost:value", { bubbles: true, detail: { topic: message.topic, payload: message.payload, value } }));
+      }
+    }
+  };
+
+  const queryOf = (filters, more) => {
+    const query = new URLSearchParams(more);
+    for (const filter of filters) query.append("filter", filter);
+    return query;
+  };
+
+  /** The messages between were missed, and the last one of a topic may be among them: the latest of each single topic is read. */
+  const latestReader = (filters) => {
+    const topics = [...filters.keys()].filter((filter) => !/[+#]/.test(filter));
+    const read = async () => {
+      const query = queryOf(topics, { since: "latest", poll: 1 });
+      const answer = await fetch("/topics?" + query, { headers: { accept: "application/x-ndjson" } });
+      if (!answer.ok) return;
+      for (const line of (await answer.text()).split("\n").filter(Boolean)) {
+        const message = JSON.parse(line);
+        if (message.topic) give(filters, message, message.position ?? message.id);
       }
     };
+    let [isReading, isDue] = [false, false];
+    return async () => {
+      isDue = topics.length > 0;
+      if (isReading) return;
+      isReading = true;
+      while (isDue) {
+        isDue = false;
+        await read().catch(() => {});
+      }
+      isReading = false;
+    };
   };
-  connect();
-  addEventListener("pagehide", () => source.close());
-  // A page that the browser kept, and shows again.
-  addEventListener("pageshow", (event) => event.persisted && connect());
+
+  /** Reads these filters as long as the page is shown. */
+  const stream = (filters) => {
+    // Ids sort by time, so the smallest one misses nothing; the others only see a value twice.
+    const ids = [...filters.values()].flat().map(({ place }) => place.dataset.gatepostId);
+    let since = ids.reduce((one, other) => (other < one ? other : one));
+    const readLatest = latestReader(filters);
+    let source;
+    let timer = 0;
+    let pause = AGAIN_MS;
+    const connect = () => {
+      source = new EventSource("/topics?" + queryOf(filters.keys(), { since }));
+      source.onopen = () => (pause = AGAIN_MS);
+      source.onmessage = (event) => {
+        since = event.lastEventId || since;
+        give(filters, JSON.parse(event.data), since);
+      };
+      source.addEventListener("gap", readLatest);
+      source.onerror = () => {
+        // The browser connects again by itself, except after a refusal, as by a proxy while the server restarts.
+        if (source.readyState !== EventSource.CLOSED) return;
+        timer = setTimeout(connect, pause);
+        pause = Math.min(2 * pause, AGAIN_MS_MAX);
+      };
+    };
+    connect();
+    addEventListener("pagehide", () => {
+      clearTimeout(timer);
+      source.close();
+    });
+    // A page that the browser kept, and shows again.
+    addEventListener("pageshow", (event) => event.persisted && connect());
+  };
+
+  let [part, characters] = [new Map(), 0];
+  const parts = [part];
+  for (const [filter, readers] of filters) {
+    const length = queryOf([filter]).toString().length + 1;
+    if (part.size === FILTERS_MAX || (part.size && characters + length > FILTER_CHARACTERS_MAX)) {
+      [part, characters] = [new Map(), 0];
+      parts.push(part);
+    }
+    part.set(filter, readers);
+    characters += length;
+  }
+  parts.forEach(stream);
 })();

@@ -100,6 +100,14 @@ export function arrange(list, rows) {
   }
 }
 
+/** The first cell of a row with a key, where its text may be that of another row too. */
+export function keyed(first, ...key) {
+  first.dataset.key = JSON.stringify(key);
+  return first;
+}
+
+const keyOf = (first) => first.dataset.key ?? first.textContent;
+
 /** Gives a row these cells; equal ones are kept with the focus in them, and so are selected ones. */
 function renew(row, cells) {
   cells.forEach((cell, place) => {
@@ -110,7 +118,7 @@ function renew(row, cells) {
 
 /**
  * Puts rows into a table's body; without any, its own word for that stays or returns. A row whose
- * first cell says the same as before is the same row.
+ * first cell says the same as before, or has the same key, is the same row.
  */
 export function fill(id, rows) {
   drawIn($(id), () => drawRows($(id), rows));
@@ -123,9 +131,9 @@ function drawRows(body, rows) {
     body.replaceChildren(element("tr", {}, element("td", { colspan: columns, class: "empty" }, body.dataset.empty)));
     return;
   }
-  const before = new Map([...body.rows].map((row) => [row.cells[0].textContent, row]));
+  const before = new Map([...body.rows].map((row) => [keyOf(row.cells[0]), row]));
   arrange(body, rows.map((cells) => {
-    const name = cells[0].textContent;
+    const name = keyOf(cells[0]);
     const row = before.get(name);
     before.delete(name);
     return row?.cells.length === cells.length ? renew(row, cells) : element("tr", {}, ...cells);

@@ -4,6 +4,8 @@ import { $, arrange, drawIn, element, say, when } from "./page.js";
 /** What the list begins with, and how long it gets. */
 const SINCE = "24h";
 const SHOWN_MAX = 50;
+/** The pause before a stream that was refused is requested again. */
+const AGAIN_MS = 5_000;
 /** Schemes of addresses that a publisher may have this page link to. */
 const SCHEMES = ["http:", "https:", "mailto:", "tel:", "geo:"];
 
@@ -41,8 +43,17 @@ export class PushedMessages {
     $("latest").hidden = !address;
     this.#draw();
     if (!address) return;
-    this.#source = new EventSource(address);
-    this.#source.addEventListener("message", ({ data }) => this.#receive(JSON.parse(data)));
+    this.#listen(address);
+  }
+
+  #listen(address) {
+    const source = new EventSource(address);
+    this.#source = source;
+    source.addEventListener("message", ({ data }) => this.#receive(JSON.parse(data)));
+    // The browser connects again by itself, except after a refusal, as by a proxy while the server restarts.
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => this.#source === source && this.#listen(address), AGAIN_MS);
+    });
   }
 
   #receive(message) {

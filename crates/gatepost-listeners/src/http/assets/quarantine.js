@@ -1,6 +1,6 @@
 // The messages in quarantine, the allowed senders, and the recipients who stopped the digests.
 
-import { $, LEARNED, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, when } from "./page.js";
+import { $, LEARNED, arrange, ask, button, cell, drawIn, element, fill, itemLink, keyed, mono, number, plural, request, when } from "./page.js";
 import { ACTIONS, doLater, isLeaving, leavingCount, startLater } from "./later.js";
 import { messageRow, missing } from "./messages.js";
 
@@ -242,7 +242,7 @@ export async function loadStoppedDigests() {
   const again = ({ kind, name }) => async () =>
     (await ask("digests-status", "DELETE", `/admin/digests/stopped/${kind}/${encodeURIComponent(name)}`, undefined, () => `Digests are sent to ${name} again.`)) && loadStoppedDigests();
   fill("digests", recipients.map((one) => [
-    cell(mono(one.name)), cell(one.since_unix_ms ? when(one.since_unix_ms) : ""),
+    keyed(cell(mono(one.name)), one.kind, one.name), cell(one.since_unix_ms ? when(one.since_unix_ms) : ""),
     cell(button("Send again", again(one), { "aria-label": `Send digests to ${one.name} again` }), "number")]));
 }
 

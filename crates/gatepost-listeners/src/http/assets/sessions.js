@@ -1,6 +1,6 @@
 // The MQTT clients: search, inspection, disconnection and bans by an administrator.
 
-import { $, ask, button, bytes, cell, element, figure, fill, linked, mono, number, plural, request, say, table, when } from "./page.js";
+import { $, ask, button, bytes, cell, element, figure, fill, keyed, linked, mono, number, plural, request, say, table, when } from "./page.js";
 
 const STATUS = "session-status";
 const COUNT = 100;
@@ -32,7 +32,7 @@ function act(session) {
     session.connected ? button("Disconnect", () => change(session, `Disconnect ${client}? Its session is kept.`, "POST", { action: "kick" }, (answer) => `${plural(answer.kicked, "connection")} of ${client} ended.`)) : null,
     session.address && session.address !== "local" ? button("Ban address", ban("address", `the address of ${client}`), { class: "danger" }) : null,
     user ? button("Ban user", ban("user", `the user ${user}`), { class: "danger" }) : null,
-    button("End session", () => change(session, `End the session of ${client}and discard its queue?`, "DELETE", undefined, () => `The session of ${client} is ended.`), { class: "danger" }));
+    button("End session", () => change(session, `End the session of ${client} and discard its queue?`, "DELETE", undefined, () => `The session of ${client} is ended.`), { class: "danger" }));
 }
 
 function facts(session) {
@@ -71,9 +71,11 @@ async function inspect(session) {
 }
 
 function sessionRow(session) {
+  const client = cell(element("span", { class: session.connected ? "dot open" : "dot" },
+    element("span", { class: "unseen" }, session.connected ? "connected: " : "not connected: "), session.client, element("span", { class: "quiet" }, " " + session.kind)));
   return [
-    cell(element("span", { class: session.connected ? "dot open" : "dot" },
-      element("span", { class: "unseen" }, session.connected ? "connected: " : "not connected: "), session.client, element("span", { class: "quiet" }, " " + session.kind))),
+    // Clients of two users may have the same name.
+    keyed(client, session.client, session.user, session.kind),
     cell(session.user ?? "no login"), cell(session.address ? mono(session.address) : "not connected"), figure(session.subscriptions), figure(session.queued),
     cell(session.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ")),
     cell(button("Inspect", () => inspect(session), { "aria-label": `Inspect ${session.client}` }), "number")];

@@ -7,6 +7,8 @@ const STATUS = "topics-status";
 /** The maximum number of topics; a narrower filter shows the others. */
 const TOPICS_MAX = 2_000;
 const DRAW_EVERY_MS = 250;
+/** The pause before a stream that was refused is requested again. */
+const AGAIN_MS = 2_000;
 /** The time over which a rate is measured. */
 const RATE_SECONDS = 5;
 const HISTORY_COUNT = 20;
@@ -158,7 +160,10 @@ function watch() {
   $("topic-tree").replaceChildren();
   $("no-topics").textContent = "Nothing has been published under this filter.";
   const query = new URLSearchParams({ filter: $("watch-filter").value.trim() || "#", since: "latest" });
-  source = new EventSource("/topics?" + query);
+  const opened = new EventSource("/topics?" + query);
+  let wasOpen = false;
+  source = opened;
+  source.onopen = () => { wasOpen = true; };
   $("watch").textContent = "Stop";
   source.onmessage = (event) => {
     came(JSON.parse(event.data));
@@ -166,6 +171,8 @@ function watch() {
   };
   source.onerror = () => {
     if (source?.readyState !== EventSource.CLOSED) return;
+    // A proxy refuses it too, while the server restarts.
+    if (wasOpen) return void setTimeout(() => source === opened && watch(), AGAIN_MS);
     stop();
     $("no-topics").textContent = "The server refuses this filter.";
     $("no-topics").hidden = topics > 0;

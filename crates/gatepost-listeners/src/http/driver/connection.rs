@@ -34,7 +34,7 @@ use crate::http::error::HttpError;
 use crate::http::log;
 use crate::http::request::HttpRequest;
 use crate::minimum_rate::MinimumRate;
-use crate::stream::Stream;
+use crate::stream::{Stream, TlsSession};
 
 /// A batch of answers larger than this is written before more requests are parsed.
 const BATCH_BYTES: usize = 256 << 10;
@@ -266,7 +266,8 @@ impl Http1Connection {
                     }
                     continue;
                 }
-                if let Some(page) = WorkerPage::of(self.peer, &head, entry) {
+                let certified = || self.stream.tls().and_then(TlsSession::user).is_some();
+                if let Some(page) = WorkerPage::of(self.peer, &head, entry, certified) {
                     self.tail_unparsed = true;
                     return (used, Ok(Some(RequestWaitEnd::WorkerPage(Box::new(page)))));
                 }

@@ -104,7 +104,7 @@ impl Http1Connection {
                 }
                 Err(error) => {
                     is_whole = false;
-                    error.response()
+                    router::refused(&context, &pending.request, &error).await
                 }
             },
         };

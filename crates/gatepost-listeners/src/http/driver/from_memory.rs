@@ -1,6 +1,7 @@
 //! Responses that need nothing but memory: cached pages and files, straight from the read buffer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gatepost_pages::access_log::LoggedRequest;
 use gatepost_pages::{
@@ -66,6 +67,9 @@ pub(super) fn answer(
         referer: head.referer,
         user_agent: head.user_agent,
         message: None,
+        host: head.host,
+        // No clock is read for it: it is a few microseconds.
+        duration: Duration::ZERO,
     });
     true
 }
@@ -104,11 +108,8 @@ fn push_file(
 ) -> Option<u64> {
     let (encoding, chosen) = file.choose(head.accept_encoding);
     push_static(chosen.content.as_ref()?, chosen.file.as_ref(), output);
-    let mut fields: SmallVec<[(&str, &str); 6]> = file_fields(chosen).into_iter().collect();
-    for (name, value) in coding_fields(file, encoding) {
-        fields.push((name, value));
-    }
-    Some(finish(context, head, output, mark, fields.into_iter()))
+    let fields = file_fields(chosen).chain(coding_fields(file, encoding));
+    Some(finish(context, head, output, mark, fields))
 }
 
 /// Puts the head before the body; returns the body's length.
@@ -147,8 +148,12 @@ fn insert_head<'a>(
     fields: impl Iterator<Item = (&'a str, &'a str)>,
     (length, keep_alive): (Length, bool),
 ) {
+    let own: SmallVec<[(&str, &str); 8]> = fields.collect();
+    let is_set = |name: &str| own.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+    let extra = context.settings.extra_fields();
+    let extra = extra.filter(|(name, _)| !is_set(name));
     output.insert_text(mark, |text| {
-        let extra = context.settings.extra_fields();
-        push_head(text, 200, fields.chain(extra), length, keep_alive);
+        let fields = own.iter().copied().chain(extra);
+        push_head(text, 200, fields, length, keep_alive);
     });
 }

@@ -19,11 +19,12 @@ pub(super) struct WorkerPage {
 
 impl WorkerPage {
     /// The page of `entry`, if a worker makes it without reading the request and `head` is a plain
-    /// GET for it.
+    /// GET for it. `certified` returns whether the connection's certificate names a user.
     pub(super) fn of(
         peer: Peer,
         head: &RequestHead<'_, '_>,
         entry: Arc<CachedPath>,
+        certified: impl FnOnce() -> bool,
     ) -> Option<Self> {
         if head.method != "GET" || has_credentials(head) {
             return None;
@@ -32,7 +33,7 @@ impl WorkerPage {
             worker: true,
             request: false,
         };
-        if pieces(&entry)?.needs() != for_anyone {
+        if pieces(&entry)?.needs() != for_anyone || certified() {
             return None;
         }
         let request = head.to_request(peer).ok()?;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_pages::{PageError, PageOutput, PathContent, RenderedPage};
 
-use super::login;
 use super::lookup::load;
 use super::pages::{page_request, render};
 use super::representation::HTML;
+use super::{files, login};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
@@ -46,8 +46,10 @@ async fn own_error_page(
 ) -> Option<HttpResponse> {
     let row = error.row();
     let entry = load(context, request, &format!("/{}.html", row.status)).await?;
-    if !matches!(entry.content, PathContent::Page(_)) {
-        return None;
+    match &entry.content {
+        PathContent::Page(_) => {}
+        PathContent::File(file) => return files::error_page(request, file, row.status),
+        _ => return None,
     }
     let mut page_request = page_request(request);
     page_request.error = Some(PageError {

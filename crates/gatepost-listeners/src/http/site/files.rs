@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gatepost_pages::forms::FormError;
 use gatepost_pages::{CachedPath, Conditions, Encoding, PathContent, Selection, StaticFile};
 
 use super::lookup::{load, own_path};
@@ -30,6 +31,10 @@ pub(in crate::http) async fn respond(
     };
     Ok(match &entry.content {
         PathContent::Page(_) if is_form => Some(forms::respond(context, request, entry).await?),
+        // It has no form of this server.
+        PathContent::File(file) if is_form && file.is_page() => {
+            return Err(FormError::Missing.into());
+        }
         _ if is_form => None,
         PathContent::Page(_) => Some(pages::respond(context, request, entry).await?),
         PathContent::File(file) => Some(file_response(request, file, &entry).await?),
@@ -111,6 +116,24 @@ async fn file_response(
         length: range.end - range.start,
     };
     Ok(answer((original, file, encoding), (status, range), body))
+}
+
+/// A file with a page as the response for an error; `None` if it is not in memory.
+pub(super) fn error_page(
+    request: &HttpRequest,
+    original: &StaticFile,
+    status: u16,
+) -> Option<HttpResponse> {
+    let accept = request.field("accept-encoding").map(str::as_bytes);
+    let (encoding, file) = original.choose(accept);
+    let mut response = HttpResponse::empty(status)
+        .with("Content-Type", HTML)
+        .with("Cache-Control", "no-cache");
+    for (name, value) in coding_fields(original, encoding) {
+        response.field(name, value);
+    }
+    response.body = ResponseBody::Pieces(vec![file.content.clone()?]);
+    Some(response)
 }
 
 /// The status and the range of the file that a request's conditions select.

@@ -1,11 +1,13 @@
 //! Forms that are sent to a page: a hidden, signed field states the permitted action.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Format, Message, Properties, Qos, Topic};
-use gatepost_pages::forms::FormAction;
+use gatepost_pages::forms::{FIELD, FormAction};
 use gatepost_pages::{CachedPath, CallError, FormResult, PageRequest, RenderedPage};
+use serde_json::{Map, Value};
 
 use super::lookup::own_path;
 use super::multipart;
@@ -43,11 +45,10 @@ pub(super) async fn respond(
     origin::expect_own(request)?;
     access::identify(context, request).await?;
     let mut page_request = page_request(request);
-    page_request.form = fields(request)?.into_iter().collect();
+    let fields = fields(request)?;
+    page_request.form = fields.iter().cloned().collect();
     let form = context.pages.take_form(&mut page_request)?;
-    page_request.body = serde_json::to_vec(&page_request.form)
-        .unwrap_or_default()
-        .into();
+    page_request.body = as_json(&fields).into();
     match form.action {
         FormAction::Show => render(context, request, entry, page_request, 200).await,
         FormAction::Publish(topic) => {
@@ -65,6 +66,23 @@ fn fields(request: &HttpRequest) -> Result<Vec<(String, String)>, HttpError> {
     }
     let kind = request.field("content-type").unwrap_or_default();
     multipart::fields(kind, &request.body).ok_or(HttpError::MediaType(FORMS))
+}
+
+/// All fields but the signed one, as a JSON object. A field that was sent several times, as by a
+/// group of checkboxes, is a list.
+fn as_json(fields: &[(String, String)]) -> String {
+    let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, value) in fields.iter().filter(|(name, _)| name != FIELD) {
+        values.entry(name).or_default().push(value);
+    }
+    let object: Map<String, Value> = values
+        .into_iter()
+        .map(|(name, values)| match values.as_slice() {
+            [only] => (name.to_owned(), Value::from(*only)),
+            several => (name.to_owned(), Value::from(several.to_vec())),
+        })
+        .collect();
+    Value::Object(object).to_string()
 }
 
 /// Publishes the field `payload`, or all fields as JSON.
@@ -177,4 +195,19 @@ fn with_query(request: &HttpRequest) -> String {
     };
     let query = if request.query.is_empty() { "" } else { "?" };
     format!("{}{slash}{query}{}", own_path(request), request.query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_field_keeps_all_its_values() {
+        let fields = parse_form("room=hall&gatepost-form=x&room=attic&name=Anna&room=hall&none=");
+        assert_eq!(
+            as_json(&fields),
+            r#"{"name":"Anna","none":"","room":["hall","attic","hall"]}"#
+        );
+        assert_eq!(as_json(&[]), "{}");
+    }
 }

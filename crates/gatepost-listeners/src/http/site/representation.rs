@@ -17,13 +17,17 @@ pub(in crate::http) fn page_fields<'a>(
 }
 
 /// The fields of every response with a file.
-pub(in crate::http) fn file_fields(file: &StaticFile) -> [(&'static str, &str); 4] {
-    [
+pub(in crate::http) fn file_fields(
+    file: &StaticFile,
+) -> impl Iterator<Item = (&'static str, &str)> {
+    let fields = [
         ("Content-Type", file.mime),
         ("ETag", &file.etag),
         ("Last-Modified", &file.last_modified),
         ("Accept-Ranges", "bytes"),
-    ]
+    ];
+    let caching = file.is_page().then_some(("Cache-Control", "no-cache"));
+    fields.into_iter().chain(caching)
 }
 
 /// The fields that inform caches and clients about content codings.

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn hosts_and_mounts_have_folders_of_their_own() {
     let folder = tempfile::tempdir().expect("a folder");
-    for name in ["main", "other", "manual"] {
+    for name in ["main", "other", "manual", "below", "deep"] {
         let path = folder.path().join(name);
         std::fs::create_dir(&path).expect("a folder");
         std::fs::write(path.join("a.txt"), name).expect("a file");
@@ -13,7 +13,13 @@ fn hosts_and_mounts_have_folders_of_their_own() {
     let at = |name: &str| folder.path().join(name);
     let settings = PagesSettings {
         path: at("main"),
-        hosts: [("other.example".to_owned(), at("other"))].into(),
+        hosts: [
+            ("other.example", "other"),
+            ("*.example", "below"),
+            ("*.deep.example", "deep"),
+        ]
+        .map(|(host, folder)| (host.to_owned(), at(folder)))
+        .into(),
         mounts: [("/doc/".to_owned(), at("manual"))].into(),
         listings: true,
         ..PagesSettings::default()
@@ -37,6 +43,13 @@ fn hosts_and_mounts_have_folders_of_their_own() {
         ("x", "/a.txt", Some("main")),
         ("x:80", "/a.txt", Some("main")),
         ("OTHER.example:8080", "/a.txt", Some("other")),
+        ("other.example.:8080", "/a.txt", Some("other")),
+        ("www.Example", "/a.txt", Some("below")),
+        ("a.b.deep.example", "/a.txt", Some("deep")),
+        ("deep.example", "/a.txt", Some("below")),
+        ("example", "/a.txt", Some("main")),
+        (".example", "/a.txt", Some("main")),
+        ("xexample", "/a.txt", Some("main")),
         ("other.example", "/doc/a.txt", Some("manual")),
         ("[::1]:8080", "/doc/a.txt", Some("manual")),
         ("x", "/doc", Some("folder")),
@@ -81,4 +94,25 @@ fn compressed_files_beside_the_original_are_found_and_followed() {
     let file = std::fs::File::open(folder.folder.path().join("a.css.br")).expect("a file");
     file.set_modified(std::time::UNIX_EPOCH).expect("touched");
     assert_eq!(chosen("br, gzip").0, Some(Encoding::Gzip));
+}
+
+#[test]
+fn a_listing_follows_the_sizes_of_its_files() {
+    let folder = Folder::of(PagesSettings {
+        recheck: Recheck::Always,
+        listings: true,
+        ..PagesSettings::default()
+    });
+    let listing = || {
+        let entry = folder.load("/");
+        let PathContent::Listing(html) = &entry.content else {
+            panic!("a listing was expected");
+        };
+        String::from_utf8(html.to_vec()).expect("text")
+    };
+    folder.write("grows.log", "12345");
+    assert!(listing().contains("<td>5\n"), "{}", listing());
+    // Written in place, the file changes neither the folder nor its time.
+    folder.write("grows.log", "1234567");
+    assert!(listing().contains("<td>7\n"), "{}", listing());
 }

@@ -140,7 +140,7 @@ fn folder_with(source: &str) -> Folder {
 #[tokio::test]
 async fn both_forms_of_a_page_are_equal() {
     for source in [
-        "plain {text} & <b>\n",
+        "plain {text} & <b>{{ now('%Y') }}\n",
         "{{ latest(\"t\") }}|{{ latest('none') }}\n\n",
         "{{call('/greeting', name=\"A&B\")}}",
         "{{ now(\"%Y\") }}",
@@ -194,6 +194,30 @@ async fn the_engine_renders_history_and_includes() {
     );
 }
 
+#[tokio::test]
+async fn failures_of_a_page_do_not_lengthen_its_list_of_files() {
+    let folder = folder_with("{% include '_part.html' %}{{ 1 // request.query.n|int }}");
+    folder.write("_part.html", "part");
+    let entry = folder.load("/page");
+    for _ in 0..3 {
+        let failed = folder
+            .pages
+            .render(Arc::clone(&entry), request(), None)
+            .await;
+        assert!(
+            matches!(failed, Err(RenderError::Template(_))),
+            "{failed:?}"
+        );
+    }
+    let PathContent::Page(CompiledPage::Engine(engine)) = &entry.content else {
+        panic!("a page of the engine was expected");
+    };
+    assert_eq!(engine.known_files(), 1);
+    // The file is still followed.
+    folder.write("_part.html", "another part");
+    assert!(!Arc::ptr_eq(&folder.load("/page"), &entry));
+}
+
 /// A visitor's parameter cannot make a page fail. The cases are those of Jinja's filters.
 #[tokio::test]
 async fn a_text_that_is_no_number_becomes_the_default() {
@@ -227,7 +251,7 @@ async fn a_faulty_template_names_file_and_line() {
         panic!("a fault was expected");
     };
     assert_eq!((error.file.as_str(), error.line), ("page.html", 2));
-    folder.write("page.html", "fixed");
+    folder.write("page.html", "fixed{{ request.query.none }}");
     assert_eq!(folder.render("/page").await.as_deref(), Ok("fixed"));
 }
 

@@ -216,7 +216,7 @@ async fn answer(
                 request.body = body;
                 router::respond(&client.context, &mut request).await
             }
-            Ok(Err(error)) => error.response(),
+            Ok(Err(error)) => router::refused(&client.context, &request, &error).await,
             // The client reset the stream.
             Err(_) => return,
         }
