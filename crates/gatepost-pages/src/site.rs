@@ -117,7 +117,8 @@ impl Site {
 
     /// Empties the cache: the next request of each path reads its file again.
     pub(crate) fn reload(&self) {
-        retire_all(&mut self.cache.write());
+        let mut cache = self.cache.write();
+        retire_all(&mut cache);
         self.cached_bytes.store(0, Ordering::Relaxed);
     }
 
@@ -325,15 +326,25 @@ impl Site {
             self.cached_bytes.store(added, Ordering::Relaxed);
         }
         if let Some(replaced) = cache.insert(path.into(), Arc::clone(entry)) {
-            replaced.checked.retire();
+            self.retire(path, &replaced);
         }
+    }
+
+    /// Retires an entry that was removed from the cache, under the cache's lock.
+    fn retire(&self, path: &str, removed: &CachedPath) {
+        removed.checked.retire();
+        self.cached_bytes
+            .fetch_sub(removed.weight(path), Ordering::Relaxed);
     }
 
     fn forget(&self, path: &str) {
         // Most unknown paths have no entry: there is no need to lock out other threads.
-        let is_known = self.cache.read().contains_key(path);
-        if is_known && let Some(forgotten) = self.cache.write().remove(path) {
-            forgotten.checked.retire();
+        if !self.cache.read().contains_key(path) {
+            return;
+        }
+        let mut cache = self.cache.write();
+        if let Some(forgotten) = cache.remove(path) {
+            self.retire(path, &forgotten);
         }
     }
 }

@@ -20,7 +20,9 @@ export function startFigures(state) {
 
 export function addStats(sample) {
   const last = stats.at(-1);
-  if (last && sample.unix_ms <= last.unix_ms) return;
+  // The server's clock was set back: the earlier samples are of a time to come.
+  if (last && sample.unix_ms < last.unix_ms - SECONDS_SHOWN * 1000) stats = [];
+  else if (last && sample.unix_ms <= last.unix_ms) return;
   stats.push(sample);
   if (stats.length > SECONDS_SHOWN) stats = stats.slice(-SECONDS_SHOWN);
   if (sample.listeners?.length) listeners = sample.listeners;

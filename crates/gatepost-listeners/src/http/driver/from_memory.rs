@@ -108,8 +108,14 @@ fn push_file(
 ) -> Option<u64> {
     let (encoding, chosen) = file.choose(head.accept_encoding);
     push_static(chosen.content.as_ref()?, chosen.file.as_ref(), output);
-    let fields = file_fields(chosen).chain(coding_fields(file, encoding));
-    Some(finish(context, head, output, mark, fields))
+    let mut fields: SmallVec<[(&str, &str); 8]> = SmallVec::new();
+    for (name, value) in file_fields(chosen) {
+        fields.push((name, value));
+    }
+    for (name, value) in coding_fields(file, encoding) {
+        fields.push((name, value));
+    }
+    Some(finish(context, head, output, mark, fields.into_iter()))
 }
 
 /// Puts the head before the body; returns the body's length.

@@ -116,3 +116,19 @@ fn a_listing_follows_the_sizes_of_its_files() {
     folder.write("grows.log", "1234567");
     assert!(listing().contains("<td>7\n"), "{}", listing());
 }
+
+#[test]
+fn a_file_that_is_read_often_displaces_no_other() {
+    let folder = Folder::of(PagesSettings {
+        recheck: Recheck::Always,
+        cache_max: ByteSize::kibibytes(64),
+        ..PagesSettings::default()
+    });
+    folder.write("stays.bin", "stays");
+    let stays = folder.load("/stays.bin");
+    for length in 10_000..10_020 {
+        folder.write("changes.bin", &"x".repeat(length));
+        folder.load("/changes.bin");
+    }
+    assert!(Arc::ptr_eq(&folder.load("/stays.bin"), &stays));
+}
