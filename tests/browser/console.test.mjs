@@ -144,3 +144,17 @@ test("rows whose first cells say the same keep the actions of their own items", 
   assert.deepEqual(faults, []);
   await close();
 });
+
+test("on a phone the table of clients scrolls in its card, and its names can be read", async () => {
+  const client = await mqtt.connectAsync(`mqtt://${server.binds.mqtt}`, { clientId: "a-very-long-client-identifier-of-a-device-0123456789-abcdefghijklmnopqrstuvwxyz" });
+  const { page, faults, close } = await open("/#access", { viewport: { width: 390, height: 844 } });
+  const row = page.locator("#all-sessions tr", { hasText: "a-very-long-client-identifier" });
+  const { width } = await row.locator("td").first().boundingBox();
+  assert.ok(width > 120, `${width} pixels`);
+  await row.getByRole("button").click();
+  await page.locator("#session-detail h3").waitFor();
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+  assert.deepEqual(faults, []);
+  await client.endAsync();
+  await close();
+});
