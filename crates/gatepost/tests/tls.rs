@@ -182,27 +182,12 @@ fn a_certificate_logs_its_user_in() {
     authority.sign("anna", "anna", &[]);
     authority.sign("nobody", "nobody", &[]);
     let ca = path("ca.pem");
-    for (name, text) in [
-        ("pages/user.html", "[{{ request.user }}]"),
-        ("pages/called.html", "[{{ call('/visitor') }}]"),
-        (
-            "procedures/visitor.luau",
-            "return function(message) return message.user or '' end",
-        ),
-    ] {
-        let file = folder.path().join(name);
-        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
-        std::fs::write(file, text).expect("a file");
-    }
     let gateway = Gateway::start(&format!(
-        "rules.paths = []\npages.path = '{pages}'\nprocedures.path = '{procedures}'\n\
-         [listeners.mqtt.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{cert}'\n\
+        "rules.paths = []\n[listeners.mqtt.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{cert}'\n\
          key = '{key}'\n\
          client_ca = '{ca}'\nclient_is_user = true\n[listeners.http.tls]\n\
          bind = [\"127.0.0.1:0\"]\n\
          cert = '{cert}'\nkey = '{key}'\nclient_ca = '{ca}'\nclient_is_user = true\n",
-        pages = path("pages"),
-        procedures = path("procedures"),
         cert = path("server.pem"),
         key = path("server.key"),
     ));
@@ -239,20 +224,6 @@ fn a_certificate_logs_its_user_in() {
 
     // The same by HTTP, in both of its versions.
     let port = gateway.port("http/tls");
-    let visitor = |who: &str, page: &str| {
-        let url = format!("https://localhost:{port}/{page}");
-        let (cert, key) = (path(&format!("{who}.pem")), path(&format!("{who}.key")));
-        let shown = ["-s", "--cacert", &ca, "--cert", &cert, "--key", &key, &url];
-        text_of(&run("curl", &shown, b""))
-    };
-    // Once with the page from the disk, once from memory; a page that reads the request, and one
-    // whose procedure does.
-    for page in ["user", "called"] {
-        for _ in 0..2 {
-            assert_eq!(visitor("anna", page), "[anna]", "{page}");
-            assert_eq!(visitor("nobody", page), "[]", "{page}");
-        }
-    }
     for version in ["--http1.1", "--http2"] {
         for (topic, status) in [("home/anna", "200"), ("elsewhere", "403")] {
             let url = format!("https://localhost:{port}/topics/{topic}");

@@ -45,7 +45,7 @@ fn a_configured_header_field_replaces_none_that_an_answer_has() {
     let server = Server::start(|settings| settings.headers = headers.into());
     for (path, caching) in [
         ("/page", "no-cache"),
-        ("/coded", "no-cache"),
+        ("/slow", "private, no-cache"),
         ("/a.txt", "max-age=60"),
     ] {
         // From the disk, then from memory.

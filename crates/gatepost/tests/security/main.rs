@@ -8,6 +8,7 @@ mod support;
 
 mod apache;
 mod browser_login;
+mod certified_pages;
 mod exposure;
 mod guesses;
 mod held;
