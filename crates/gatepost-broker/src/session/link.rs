@@ -8,6 +8,12 @@ use gatepost_message::{Peer, Topic};
 
 use crate::encoder::{SubscriberSocket, TopicAlias, WireFormat};
 
+/// Topics with an alias on one connection, even if the client permits more: each takes memory until
+/// the connection ends.
+const ALIASES_MAX: u16 = 4_096;
+/// Bytes of these topics.
+const ALIASES_BYTES_MAX: usize = 256 * 1024;
+
 /// A live connection of a session.
 pub(crate) struct LiveLink {
     pub(crate) socket: Arc<dyn SubscriberSocket>,
@@ -25,13 +31,16 @@ pub(crate) struct LiveLink {
 pub(crate) struct TopicAliases {
     max: u16,
     numbers: HashMap<Topic, u16>,
+    /// Bytes of these topics.
+    bytes: usize,
 }
 
 impl TopicAliases {
     pub(crate) fn new(max: u16) -> Self {
         Self {
-            max,
+            max: max.min(ALIASES_MAX),
             numbers: HashMap::new(),
+            bytes: 0,
         }
     }
 
@@ -42,11 +51,13 @@ impl TopicAliases {
                 is_new: false,
             });
         }
-        let number = self.numbers.len() as u16 + 1;
-        if number > self.max {
+        let bytes = self.bytes + topic.as_str().len();
+        if self.numbers.len() >= usize::from(self.max) || bytes > ALIASES_BYTES_MAX {
             return None; // [MQTT-3.1.2-26]
         }
+        let number = self.numbers.len() as u16 + 1;
         self.numbers.insert(topic.clone(), number);
+        self.bytes = bytes;
         Some(TopicAlias {
             number,
             is_new: true,
@@ -55,6 +66,44 @@ impl TopicAliases {
 
     /// Removes an alias whose defining frame was not sent.
     pub(super) fn forget(&mut self, topic: &Topic) {
-        self.numbers.remove(topic);
+        if self.numbers.remove(topic).is_some() {
+            self.bytes -= topic.as_str().len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(name: &str) -> Topic {
+        Topic::new(name).expect("a topic")
+    }
+
+    #[test]
+    fn a_number_stands_for_one_topic_however_many_there_are() {
+        let mut aliases = TopicAliases::new(u16::MAX);
+        let mut used = HashMap::new();
+        for index in 0..=u32::from(u16::MAX) + 1 {
+            let topic = topic(&index.to_string());
+            if let Some(alias) = aliases.of(&topic) {
+                assert!(alias.is_new && alias.number > 0, "{alias:?}");
+                assert!(used.insert(alias.number, topic).is_none(), "{alias:?}");
+            }
+        }
+        assert_eq!(used.len(), usize::from(ALIASES_MAX));
+        for (number, topic) in used {
+            assert_eq!(aliases.of(&topic).map(|alias| alias.number), Some(number));
+        }
+    }
+
+    #[test]
+    fn topics_with_aliases_are_bounded_in_bytes() {
+        let mut aliases = TopicAliases::new(100);
+        let long = |index: usize| topic(&format!("{index}/{}", "x".repeat(60_000)));
+        let with_alias = (0..100).filter(|&index| aliases.of(&long(index)).is_some());
+        assert_eq!(with_alias.count(), ALIASES_BYTES_MAX / 60_000);
+        aliases.forget(&long(0));
+        assert!(aliases.of(&long(50)).is_some(), "its bytes are free again");
     }
 }
