@@ -8,9 +8,9 @@
 
 mod expiry;
 mod on_disk;
+mod search;
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
@@ -23,6 +23,10 @@ use crate::persistence::{BatchCommit, CommitStatus};
 use crate::weight::content_bytes;
 pub(crate) use on_disk::InsufficientMemory;
 use on_disk::{RetainedOnDisk, decides};
+use search::{TopicSearch, literal_beginning};
+
+/// Topics that a search examines before publishers of retained messages have their turn.
+const STEP_TOPICS: usize = 4_096;
 
 /// The outcome of retaining a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +136,27 @@ pub(crate) struct RetainedSearch {
 }
 
 impl RetainedSearch {
+    /// The message of the one topic that a filter without wildcards matches.
+    fn of_topic(messages: &BTreeMap<Topic, RetainedTopic>, topic: &str) -> Self {
+        let found = messages.get(topic);
+        Self {
+            found: found.and_then(RetainedTopic::current).into_iter().collect(),
+            topics: 1,
+        }
+    }
+
+    /// Adds messages of the next topics of a search.
+    fn add(
+        &mut self,
+        messages: &BTreeMap<Topic, RetainedTopic>,
+        search: &mut TopicSearch<'_>,
+        topics_max: usize,
+    ) {
+        let found = &mut self.found;
+        let take = |entry: &RetainedTopic| found.extend(entry.current());
+        self.topics += search.step(messages, topics_max, take);
+    }
+
     fn remove_dead(&mut self, now: impl Fn() -> SystemTime) {
         self.found.retain(|publication| {
             let expires = publication.expires();
@@ -344,9 +369,18 @@ impl RetainedMessages {
         filter: &TopicFilter,
         now: impl Fn() -> SystemTime,
     ) -> RetainedSearch {
-        let mut search = in_memory(&self.messages.read(), filter);
-        search.remove_dead(now);
-        search
+        let mut found = if filter.has_wildcard() {
+            let mut search = TopicSearch::new(filter);
+            let mut found = RetainedSearch::default();
+            while search.is_unfinished() {
+                found.add(&self.messages.read(), &mut search, STEP_TOPICS);
+            }
+            found
+        } else {
+            RetainedSearch::of_topic(&self.messages.read(), filter.as_str())
+        };
+        found.remove_dead(now);
+        found
     }
 
     /// The same, including messages on disk, which may use at most `room` bytes of memory.
@@ -357,12 +391,18 @@ impl RetainedMessages {
         now: impl Fn() -> SystemTime,
     ) -> Result<Result<RetainedSearch, InsufficientMemory>, StoreError> {
         let messages = self.messages.read();
-        let mut search = in_memory(&messages, filter);
+        let mut found = if filter.has_wildcard() {
+            let mut found = RetainedSearch::default();
+            found.add(&messages, &mut TopicSearch::new(filter), usize::MAX);
+            found
+        } else {
+            RetainedSearch::of_topic(&messages, filter.as_str())
+        };
         let prefix = literal_beginning(filter);
-        let added = self.add_from_disk(&messages, filter, prefix, room, &mut search)?;
+        let added = self.add_from_disk(&messages, filter, prefix, room, &mut found)?;
         drop(messages);
-        search.remove_dead(now);
-        Ok(added.map(|()| search))
+        found.remove_dead(now);
+        Ok(added.map(|()| found))
     }
 
     /// The message that a topic retains now, for a session whose search found the one of this id,
@@ -383,41 +423,6 @@ impl RetainedMessages {
             None => on_disk.filter(|_| self.may_be_on_disk(topic)).cloned(),
         }
     }
-}
-
-/// The common prefix of all topics that the filter matches; "sport/#" matches "sport", so it ends
-/// before the separator.
-fn literal_beginning(filter: &TopicFilter) -> &str {
-    let text = filter.as_str();
-    match text.find(['+', '#']) {
-        Some(wildcard) => text[..wildcard].trim_end_matches('/'),
-        None => text,
-    }
-}
-
-fn in_memory(messages: &BTreeMap<Topic, RetainedTopic>, filter: &TopicFilter) -> RetainedSearch {
-    let mut search = RetainedSearch::default();
-    if messages.is_empty() {
-        return search;
-    }
-    if !filter.has_wildcard() {
-        let found = messages.get(filter.as_str());
-        search.found.extend(found.and_then(RetainedTopic::current));
-        search.topics = 1;
-        return search;
-    }
-    let prefix = literal_beginning(filter);
-    let from = (Bound::Included(prefix), Bound::Unbounded);
-    for (topic, entry) in messages.range::<str, _>(from) {
-        if !topic.as_str().starts_with(prefix) {
-            break;
-        }
-        search.topics += 1;
-        if filter.matches(topic.as_str()) {
-            search.found.extend(entry.current());
-        }
-    }
-    search
 }
 
 /// The broker's own figures do not count against the limits: their number is fixed.
