@@ -17,6 +17,8 @@ use crate::shared::BrokerShared;
 
 /// The number of topics that one publisher remembers; beyond it, the table is cleared.
 const TOPICS_MAX: usize = 1024;
+/// The bytes of their names, beyond which the table is cleared too.
+const TOPICS_BYTES_MAX: usize = 1024 * 1024;
 
 /// A topic that a publisher remembers; valid until [`Publisher::topics_epoch`] changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +103,8 @@ impl KnownTopic {
 pub(super) struct KnownTopics {
     known: Vec<KnownTopic>,
     slots: HashMap<TopicKey, TopicSlot>,
+    /// Bytes of the names of these topics.
+    bytes: usize,
     /// The slot that was looked up last.
     last: Option<TopicSlot>,
     /// The version of the rules that `known` contains.
@@ -113,6 +117,7 @@ impl KnownTopics {
         Self {
             known: Vec::new(),
             slots: HashMap::new(),
+            bytes: 0,
             last: None,
             rules_version,
             epoch: 0,
@@ -130,11 +135,14 @@ impl KnownTopics {
     }
 
     fn add(&mut self, topic: KnownTopic) -> TopicSlot {
-        if self.known.len() >= TOPICS_MAX {
+        let bytes = topic.topic.as_str().len();
+        if self.known.len() >= TOPICS_MAX || self.bytes + bytes > TOPICS_BYTES_MAX {
             self.known.clear();
             self.slots.clear();
+            self.bytes = 0;
             self.epoch += 1;
         }
+        self.bytes += bytes;
         let slot = TopicSlot(self.known.len());
         self.slots.insert(TopicKey(topic.topic.clone()), slot);
         self.known.push(topic);
@@ -220,5 +228,27 @@ impl Publisher {
     /// See [`KnownTopic::route`].
     pub(super) fn route(&mut self, slot: TopicSlot) -> Arc<Route> {
         self.topics[slot].route(&self.shared.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::Broker;
+    use crate::settings::BrokerSettings;
+
+    #[test]
+    fn names_of_known_topics_are_bounded_in_bytes() {
+        let mut publisher = Broker::new(BrokerSettings::default()).publisher();
+        for number in 0..100 {
+            let name = format!("{number}/{}", "x".repeat(60_000));
+            let slot = publisher.enter(&name).expect("a topic");
+            assert_eq!(publisher.topic(slot).as_str(), name);
+            let known = publisher.topics.known.iter();
+            let bytes: usize = known.map(|known| known.topic.as_str().len()).sum();
+            assert_eq!(publisher.topics.bytes, bytes);
+            assert!(bytes <= TOPICS_BYTES_MAX);
+        }
+        assert!(publisher.topics_epoch() > 0, "earlier slots are invalid");
     }
 }
