@@ -16,6 +16,10 @@ use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
 
 const TICK: Duration = Duration::from_secs(1);
+/// The time after which a client that reads nothing, although bytes wait for it, is disconnected,
+/// even if no publisher waits for it. Its keep alive cannot end it: its packets are not read while
+/// it does not read the answers.
+const READS_NOTHING_MAX: Duration = Duration::from_mins(5);
 /// The interval at which expired retained messages are searched for, in ticks.
 const RETAINED_TICKS: u32 = 60;
 
@@ -167,11 +171,15 @@ impl Housekeeper<'_> {
         let is_read = !session.is_unread.load(Ordering::Acquire);
         let heard = session.heard_seconds.load(Ordering::Relaxed);
         let patience = self.shared.settings.patience.duration();
+        let has_passed = |time: Duration, is_before: &dyn Fn(Instant) -> bool| {
+            now.checked_sub(time).is_some_and(is_before)
+        };
         if is_read && silence_max > 0 && now_seconds.saturating_sub(heard) > silence_max {
             session.end(DisconnectCause::KeepAliveTimeout);
-        } else if now
-            .checked_sub(patience)
-            .is_some_and(|since| session.give_up_stalled(since))
+        } else if has_passed(patience, &|since| session.give_up_stalled(since))
+            || has_passed(READS_NOTHING_MAX, &|since| {
+                session.reads_nothing_since(since)
+            })
         {
             tracing::warn!(target: "broker", client = session.client_id(),
                 "disconnected: the client read too little for too long");

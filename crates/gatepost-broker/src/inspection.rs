@@ -12,7 +12,7 @@ use gatepost_message::{Peer, TopicFilter};
 
 use crate::acknowledged::AcknowledgedDeliveries;
 use crate::filter::{RetainHandling, SubscribeOptions};
-use crate::session::{Session, SessionState};
+use crate::session::{QueueBounds, Session, SessionState};
 use crate::session_table::SessionTable;
 use crate::stats::{self, SessionStats};
 
@@ -26,7 +26,7 @@ pub enum WaitCause {
     /// The socket accepts no more bytes: the client does not read, or the network is slow.
     Socket,
     /// As many publications as the client permits (Receive Maximum) or `broker.inflight_max` are
-    /// unacknowledged.
+    /// unacknowledged, or their bytes are those that may wait (`broker.queue_bytes_max`).
     Acknowledgements,
     /// The next delivery's packet identifier is still in use.
     PacketIdentifier,
@@ -177,7 +177,7 @@ fn of_session(
         expiry: state.expiry,
         expires_in: state.expires.map(|at| at.saturating_duration_since(now)),
         is_stored: state.is_persistent(),
-        waits_for: waits_for(session, &state, queue),
+        waits_for: waits_for(session, &state, queue, state.bounds(shared.view())),
         queue,
         slows_publishers_for: state
             .congested_since()
@@ -247,7 +247,12 @@ fn queue(state: &SessionState) -> QueueStats {
     }
 }
 
-fn waits_for(session: &Session, state: &SessionState, queue: QueueStats) -> Vec<WaitCause> {
+fn waits_for(
+    session: &Session,
+    state: &SessionState,
+    queue: QueueStats,
+    bounds: QueueBounds,
+) -> Vec<WaitCause> {
     let mut causes = Vec::new();
     if session.is_on_disk() {
         causes.push(WaitCause::Memory);
@@ -264,9 +269,11 @@ fn waits_for(session: &Session, state: &SessionState, queue: QueueStats) -> Vec<
     if queue.waiting == 0 {
         return causes;
     }
-    if queue.in_flight >= link.in_flight_max {
-        causes.push(WaitCause::Acknowledgements);
-    } else if let Some(acknowledged) = &state.acknowledged {
+    if let Some(acknowledged) = &state.acknowledged {
+        if !acknowledged.has_quota(link.in_flight_max, bounds.bytes_max) {
+            causes.push(WaitCause::Acknowledgements);
+            return causes;
+        }
         if acknowledged.must_wait_for_identifier() {
             causes.push(WaitCause::PacketIdentifier);
         }

@@ -67,9 +67,16 @@ pub(crate) struct Outbox {
     control_bytes: usize,
     messages: usize,
     front_is_begun: bool,
+    /// All bytes that the socket has accepted.
+    written: u64,
 }
 
 impl Outbox {
+    /// All bytes that the socket of this connection has accepted.
+    pub(crate) const fn written(&self) -> u64 {
+        self.written
+    }
+
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -173,6 +180,7 @@ impl Outbox {
         if written == bytes.len() {
             return Ok(WriteProgress::All);
         }
+        self.written += written as u64;
         self.append_shared(&bytes.slice(written..), messages);
         self.front_is_begun = written > 0;
         Ok(WriteProgress::Blocked)
@@ -211,6 +219,7 @@ impl Outbox {
 
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
+        self.written += written as u64;
         self.control_bytes = self.control_bytes.min(self.bytes);
         while let Some(front) = self.segments.front_mut() {
             let length = front.content.as_slice().len();

@@ -45,7 +45,8 @@ pub struct BrokerSettings {
     pub gather_max: Period,
     /// QoS 1 and 2 messages that may wait for one session, connected or not.
     pub queue_messages_max: usize,
-    /// Bytes that may wait for one session: topics, payloads, properties.
+    /// Bytes that may wait for one session: topics, payloads, properties. As many may be
+    /// unacknowledged.
     pub queue_bytes_max: ByteSize,
     /// QoS 1 and 2 messages that may be unacknowledged by one subscriber at once; a client's
     /// Receive Maximum may lower it.

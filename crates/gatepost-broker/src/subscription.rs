@@ -69,15 +69,18 @@ impl SharedGroup {
     }
 
     /// The member whose turn it is: the next that is connected and not congested, else the next
-    /// connected, else any (whose session then keeps the message) \[MQTT-4.8.2-4\].
+    /// connected, else any (whose session then keeps the message) \[MQTT-4.8.2-4\]; of all these
+    /// first one whose queue has room.
     pub(crate) fn next_member(&self) -> Option<GroupMember> {
         let members = self.members.read();
         let count = members.len();
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let in_turn = || (0..count).map(|step| &members[start.wrapping_add(step) % count]);
-        in_turn()
+        let with_room = || in_turn().filter(|member| !member.session.has_full_queue());
+        with_room()
             .find(|member| member.session.is_ready())
-            .or_else(|| in_turn().find(|member| member.session.is_connected()))
+            .or_else(|| with_room().find(|member| member.session.is_connected()))
+            .or_else(|| with_room().next())
             .or_else(|| in_turn().next())
             .cloned()
     }

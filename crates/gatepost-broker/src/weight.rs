@@ -11,6 +11,12 @@ pub(crate) fn content_bytes(publication: &Publication) -> usize {
         + properties.map_or(0, properties_bytes)
 }
 
+/// The bytes of a publication that waits for one session, with the subscription identifiers of the
+/// delivery: a session may have very many subscriptions that match one topic.
+pub(crate) fn queued_bytes(publication: &Publication, identifiers: &[u32]) -> usize {
+    content_bytes(publication) + size_of_val(identifiers)
+}
+
 fn properties_bytes(properties: &Properties) -> usize {
     /// The size of two string headers, for each user property.
     const USER_PROPERTY_BYTES: usize = 2 * size_of::<String>();

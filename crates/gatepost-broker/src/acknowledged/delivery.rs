@@ -8,6 +8,7 @@ use gatepost_store::DeliveryRow;
 use smallvec::SmallVec;
 
 use crate::persistence::{BatchCommit, CommitStatus, StoredMessage};
+use crate::weight::queued_bytes;
 
 /// The number of sequences after which packet identifiers repeat.
 pub(super) const PACKET_IDS: u64 = u16::MAX as u64;
@@ -46,6 +47,10 @@ impl Delivery {
             dup: false,
             identifiers: row.identifiers.iter().copied().collect(),
         }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        queued_bytes(&self.publication, &self.identifiers)
     }
 
     pub(crate) fn packet_id(&self) -> NonZeroU16 {

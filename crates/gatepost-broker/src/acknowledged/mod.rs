@@ -23,7 +23,6 @@ use gatepost_store::{SessionChange, Ticket};
 use crate::counters::DropCause;
 use crate::persistence::{AwaitedCommit, PersistentSession};
 use crate::trace::{AcknowledgementSteps, StepOutcome};
-use crate::weight::content_bytes;
 use delivery::PACKET_IDS;
 pub(crate) use delivery::{Delivery, DeliveryPhase, InFlightDelivery, identifier_of};
 pub use received::Receipt;
@@ -40,6 +39,7 @@ pub(crate) struct AcknowledgedDeliveries {
     pub(crate) in_flight: VecDeque<InFlightDelivery>,
     pub(crate) waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
+    in_flight_bytes: usize,
     last_sequence: u64,
     /// For deliveries up to this sequence, the rights of the client must be checked again.
     recheck_until: u64,
@@ -83,7 +83,7 @@ impl AcknowledgedDeliveries {
     }
 
     pub(crate) fn push(&mut self, delivery: Delivery) {
-        self.waiting_bytes += content_bytes(&delivery.publication);
+        self.waiting_bytes += delivery.bytes();
         self.waiting.push_back(delivery);
     }
 
@@ -115,6 +115,21 @@ impl AcknowledgedDeliveries {
         !delivery.dup && delivery.sequence <= self.recheck_until
     }
 
+    /// Whether the next delivery may be sent although others are unacknowledged: `count_max` at most
+    /// \[MQTT-3.3.4-9\], of `bytes_max` bytes together, or a larger one alone.
+    pub(crate) fn has_quota(&self, count_max: usize, bytes_max: usize) -> bool {
+        self.waiting.front().is_some_and(|next| {
+            let fits = self.in_flight_bytes + next.bytes() <= bytes_max;
+            self.in_flight.len() < count_max && (fits || self.in_flight.is_empty())
+        })
+    }
+
+    /// Whether there is no room for one more delivery like the last one.
+    pub(crate) fn is_full(&self, messages_max: usize, bytes_max: usize) -> bool {
+        let last = self.waiting.back().map_or(0, Delivery::bytes);
+        self.waiting.len() >= messages_max || self.waiting_bytes + last > bytes_max
+    }
+
     /// The next delivery, which stays in the queue.
     pub(crate) fn front(&self) -> Option<&Delivery> {
         self.waiting.front()
@@ -122,7 +137,7 @@ impl AcknowledgedDeliveries {
 
     fn pop(&mut self) -> Option<Delivery> {
         let delivery = self.waiting.pop_front()?;
-        self.waiting_bytes -= content_bytes(&delivery.publication);
+        self.waiting_bytes -= delivery.bytes();
         if self.waiting.is_empty() {
             self.waiting = VecDeque::new();
         }
@@ -162,7 +177,7 @@ impl AcknowledgedDeliveries {
             return false; // Sent already.
         }
         if let Some(delivery) = self.waiting.remove(at) {
-            self.waiting_bytes -= content_bytes(&delivery.publication);
+            self.waiting_bytes -= delivery.bytes();
             let outcome = StepOutcome::Dropped(DropCause::Superseded);
             self.awaited.settle(delivery.sequence, outcome);
             self.forget(&delivery);
@@ -205,6 +220,7 @@ impl AcknowledgedDeliveries {
 
     fn put_in_flight(&mut self, delivery: Delivery, phase: DeliveryPhase) {
         let sequence = delivery.sequence;
+        self.in_flight_bytes += delivery.bytes();
         let flight = InFlightDelivery {
             packet_id: delivery.packet_id(),
             delivery,
@@ -237,7 +253,9 @@ impl AcknowledgedDeliveries {
         self.in_flight = released.into();
         for mut flight in again.into_iter().rev() {
             flight.delivery.dup = true;
-            self.waiting_bytes += content_bytes(&flight.delivery.publication);
+            let bytes = flight.delivery.bytes();
+            self.in_flight_bytes -= bytes;
+            self.waiting_bytes += bytes;
             self.waiting.push_front(flight.delivery);
         }
     }
@@ -254,7 +272,7 @@ impl AcknowledgedDeliveries {
                 stored.release_reference(&mut persistent.changes);
             }
         }
-        self.waiting_bytes = 0;
+        (self.waiting_bytes, self.in_flight_bytes) = (0, 0);
         Some(persistent)
     }
 }

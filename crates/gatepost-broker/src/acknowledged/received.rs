@@ -43,6 +43,10 @@ impl ReceivedIds {
         self.0.len()
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = NonZeroU16> {
+        self.0.keys().copied()
+    }
+
     /// The known state of this identifier. An identifier whose commit failed is removed.
     pub(crate) fn receipt(&mut self, packet_id: NonZeroU16) -> Receipt {
         let status = match self.0.get(&packet_id) {

@@ -91,6 +91,7 @@ impl AcknowledgedDeliveries {
 
     pub(super) fn complete(&mut self, at: usize) {
         if let Some(flight) = self.in_flight.remove(at) {
+            self.in_flight_bytes -= flight.delivery.bytes();
             let sequence = flight.delivery.sequence;
             self.awaited.settle(sequence, StepOutcome::Acknowledged);
             self.forget(&flight.delivery);

@@ -60,6 +60,8 @@ impl Session {
                 .send_shared(&frames.bytes, frames.messages, &*link.socket);
             state.dirty = false;
             self.after_write(state, sent, broker);
+            // Deliveries may have waited for this space.
+            self.pump(state, broker);
         } else {
             state.outbox.append_shared(&frames.bytes, frames.messages);
         }
@@ -135,14 +137,9 @@ impl Session {
         broker: BrokerView<'_>,
     ) -> DeliveryOutcome {
         let settings = broker.settings;
-        let bounds = state.bounds(broker);
         let outbox_is_full = state.outbox.bytes() > settings.outbox_max.as_usize()
             || state.outbox.messages() > settings.outbox_messages_max;
-        let queue_is_filling = state.link.is_some()
-            && state
-                .acknowledged
-                .as_ref()
-                .is_some_and(|queue| queue.waiting.len() > bounds.messages_max / 2);
+        let queue_is_filling = state.link.is_some() && state.has_queued_more_than(2, broker);
         if state.is_given_up && !is_congested(state, broker) {
             state.is_given_up = false;
         }
@@ -298,15 +295,15 @@ impl Session {
             retain,
             identifiers: options.identifiers.clone(),
         };
-        let topics_max = broker.settings.queue_messages_max;
-        let replaced = state.newest.get_or_insert_default().put(latest, topics_max);
+        let bounds = state.bounds(broker);
+        let newest = state.newest.get_or_insert_default();
+        let replaced = newest.put(latest, bounds.messages_max, bounds.bytes_max);
         self.count_drop(broker, DropCause::Superseded, replaced);
         true
     }
 
-    /// Moves waiting deliveries into the outbox, as many as fit; returns whether any was moved.
-    pub(super) fn refill(&self, state: &mut SessionState, broker: BrokerView<'_>) -> bool {
-        let mut has_moved = false;
+    /// Moves waiting deliveries into the outbox, as many as fit.
+    pub(super) fn refill(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         while !state.blocked
             && state.outbox.bytes() < NEWEST_OUTBOX_BYTES
             && let Some(newest) = &mut state.newest
@@ -315,15 +312,19 @@ impl Session {
                 state.newest = None;
                 break;
             };
+            let expiry_seconds = expiry_left(&latest.publication, broker.clock);
+            if expiry_seconds == Some(0) {
+                self.count_drop(broker, DropCause::Expired, 1); // [MQTT-3.3.2-5]
+                continue;
+            }
             let options = FrameOptions {
                 retain: latest.retain,
                 identifiers: &latest.identifiers,
-                expiry_seconds: expiry_left(&latest.publication, broker.clock),
+                expiry_seconds,
                 ..FrameOptions::default()
             };
-            has_moved |= self.encode(state, &latest.publication, &options, broker);
+            self.encode(state, &latest.publication, &options, broker);
         }
-        has_moved
     }
 
     /// Appends a frame of this session's own; returns whether the frame fits the client's limit.
@@ -341,21 +342,36 @@ impl Session {
             .aliases
             .as_mut()
             .and_then(|aliases| aliases.of(&publication.topic));
+        let without_alias = *options;
         let options = FrameOptions { alias, ..*options };
         // A frame that defines an alias must be sent, or later frames would be undefined.
         let defines_alias = alias.is_some_and(|alias| alias.is_new);
+        let mut is_undefined = false;
         let droppable = options.qos == Qos::AtMostOnce && !defines_alias;
         let (format, frame_bytes_max) = (&link.format, link.frame_bytes_max);
         let bytes_before = state.outbox.bytes();
         let is_written = state.outbox.append(1, droppable, |out| {
             let start = out.len();
-            let encoded = format.encode(publication, &options, out);
-            let fits = encoded.is_ok() && out.len() - start <= frame_bytes_max;
-            if !fits {
-                out.truncate(start);
+            let mut put = |options: &FrameOptions<'_>| {
+                let encoded = format.encode(publication, options, out);
+                let fits = encoded.is_ok() && out.len() - start <= frame_bytes_max;
+                if !fits {
+                    out.truncate(start);
+                }
+                fits
+            };
+            if put(&options) {
+                return true;
             }
-            fits
+            is_undefined = defines_alias;
+            // The definition of an alias makes the frame longer.
+            defines_alias && put(&without_alias)
         });
+        if is_undefined
+            && let Some(aliases) = state.link.as_mut().and_then(|link| link.aliases.as_mut())
+        {
+            aliases.forget(&publication.topic);
+        }
         if is_written {
             Counters::add(&self.delivered, 1);
             let counts = u64::from(!publication.topic.is_internal());
@@ -364,11 +380,6 @@ impl Session {
             Counters::add(&broker.counters.bytes_out, counts * bytes);
         } else {
             state.outbox.uncount_message();
-            if defines_alias
-                && let Some(aliases) = state.link.as_mut().and_then(|link| link.aliases.as_mut())
-            {
-                aliases.forget(&publication.topic);
-            }
             self.count_drop(broker, DropCause::TooLarge, 1);
         }
         is_written

@@ -25,6 +25,7 @@ mod waiting_retained;
 mod write;
 
 use std::borrow::Cow;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
@@ -142,6 +143,10 @@ pub struct Session {
     /// Whether its queue is not in memory (see `sessions_on_disk.rs`).
     on_disk: AtomicBool,
     congested: AtomicBool,
+    /// Whether its queue has no room, so that others of a group should get the next message.
+    has_full_queue: AtomicBool,
+    /// Whether its socket refuses bytes.
+    is_stalled: AtomicBool,
     /// Whether its client sends requests and does not read the answers: its requests are not read
     /// meanwhile.
     has_many_answers: AtomicBool,
@@ -179,6 +184,8 @@ impl Session {
             connected: AtomicBool::new(false),
             on_disk: AtomicBool::new(false),
             congested: AtomicBool::new(false),
+            has_full_queue: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
             has_many_answers: AtomicBool::new(false),
             heard_seconds: AtomicU32::new(0),
             silence_max_seconds: AtomicU32::new(0),
@@ -216,6 +223,10 @@ impl Session {
 
     pub(crate) fn is_ready(&self) -> bool {
         self.is_connected() && !self.is_congested()
+    }
+
+    pub(crate) fn has_full_queue(&self) -> bool {
+        self.has_full_queue.load(Ordering::Relaxed)
     }
 
     pub(crate) fn delivery_mode(&self) -> DeliveryMode {
@@ -293,6 +304,8 @@ impl Session {
     pub(crate) fn detach(&self, state: &mut SessionState, broker: BrokerView<'_>) -> bool {
         state.link = None;
         state.owner = None;
+        state.stalled = None;
+        self.is_stalled.store(false, Ordering::Relaxed);
         let was_clean = state.outbox.is_empty();
         self.has_many_answers.store(false, Ordering::Relaxed);
         let newest = state.newest.take().map_or(0, |newest| newest.len() as u64);
@@ -355,6 +368,12 @@ impl Session {
         let state = self.state.lock();
         let queue = state.acknowledged.as_ref();
         queue.map_or(0, |queue| queue.received.len())
+    }
+
+    pub(crate) fn received_ids(&self) -> Vec<NonZeroU16> {
+        let state = self.state.lock();
+        let queue = state.acknowledged.as_ref();
+        queue.map_or_else(Vec::new, |queue| queue.received.ids().collect())
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, SessionState> {

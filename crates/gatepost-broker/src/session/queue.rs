@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gatepost_message::{Publication, Qos};
 use gatepost_store::{DeliveryRow, SessionChange, StoreChange};
@@ -13,8 +14,8 @@ use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
 use crate::persistence::{ChangeBatch, CommitStatus};
 use crate::settings::SlowSubscriber;
-use crate::trace::StepOutcome;
-use crate::weight::content_bytes;
+use crate::trace::{OpenStep, StepOutcome};
+use crate::weight::queued_bytes;
 
 impl Session {
     /// Queues a QoS 1 or 2 delivery; returns whether there was free space.
@@ -29,20 +30,13 @@ impl Session {
     ) -> bool {
         let bounds = state.bounds(broker);
         let queue = state.acknowledged.get_or_insert_default();
-        if !self.make_room_in_queue(queue, state.policy, bounds, publication, broker) {
+        let new = (&**publication, &*options.identifiers);
+        if !self.make_room_in_queue(queue, state.policy, bounds, new, broker) {
             if state.policy == SlowSubscriber::Disconnect && state.link.is_some() {
                 self.end_locked(state, DisconnectCause::TooSlow);
             }
-            if let Some(trace) = &batch.trace {
-                let outcome = StepOutcome::Dropped(DropCause::QueueFull);
-                let _ = trace.at_session(
-                    &self.client_id,
-                    &self.kind,
-                    publication,
-                    options.qos,
-                    outcome,
-                );
-            }
+            let outcome = StepOutcome::Dropped(DropCause::QueueFull);
+            let _ = self.traced(batch, publication, options.qos, outcome);
             return false;
         }
         let mut delivery = Delivery {
@@ -75,18 +69,30 @@ impl Session {
             // commit.
             delivery.commit = Some(batch.commit());
         }
-        if let Some(trace) = &batch.trace {
-            let step = trace.at_session(
-                &self.client_id,
-                &self.kind,
-                publication,
-                delivery.qos,
-                StepOutcome::Waiting,
-            );
-            queue.awaited.add(delivery.sequence, step);
-        }
+        let step = self.traced(batch, publication, delivery.qos, StepOutcome::Waiting);
+        queue.awaited.add(delivery.sequence, step);
         queue.push(delivery);
+        self.note_fullness(queue, bounds);
         true
+    }
+
+    /// Records the step of a delivery, if its publication is traced.
+    fn traced(
+        &self,
+        batch: &ChangeBatch,
+        publication: &Publication,
+        qos: Qos,
+        outcome: StepOutcome,
+    ) -> Option<OpenStep> {
+        let trace = batch.trace.as_ref()?;
+        trace.at_session(&self.client_id, &self.kind, publication, qos, outcome)
+    }
+
+    fn note_fullness(&self, queue: &AcknowledgedDeliveries, bounds: QueueBounds) {
+        let is_full = queue.is_full(bounds.messages_max, bounds.bytes_max);
+        if is_full != self.has_full_queue() {
+            self.has_full_queue.store(is_full, Ordering::Relaxed);
+        }
     }
 
     /// Applies the policy for a full queue; returns whether another delivery may wait in it.
@@ -95,10 +101,10 @@ impl Session {
         queue: &mut AcknowledgedDeliveries,
         policy: SlowSubscriber,
         bounds: QueueBounds,
-        publication: &Publication,
+        (publication, identifiers): (&Publication, &[u32]),
         broker: BrokerView<'_>,
     ) -> bool {
-        let bytes = content_bytes(publication);
+        let bytes = queued_bytes(publication, identifiers);
         if policy == SlowSubscriber::NewestOnly && queue.supersede(&publication.topic) {
             self.count_drop(broker, DropCause::Superseded, 1);
         }
@@ -122,10 +128,21 @@ impl Session {
     }
 
     /// Sends waiting deliveries within the client's quota \[MQTT-3.3.4-9\], as far as that is safe
-    /// (`persistence.rs`).
+    /// (`persistence.rs`) and the outbox is not full.
     pub(super) fn pump(&self, state: &mut SessionState, broker: BrokerView<'_>) {
+        self.send_waiting(state, broker);
+        if self.has_full_queue()
+            && let Some(queue) = &state.acknowledged
+        {
+            self.note_fullness(queue, state.bounds(broker));
+        }
+    }
+
+    fn send_waiting(&self, state: &mut SessionState, broker: BrokerView<'_>) {
+        let bytes_max = state.bounds(broker).bytes_max;
         while let (Some(link), Some(queue)) = (&state.link, &mut state.acknowledged) {
-            let has_quota = queue.in_flight.len() < link.in_flight_max;
+            let is_full = state.outbox.bytes() > broker.settings.outbox_max.as_usize();
+            let has_quota = !is_full && queue.has_quota(link.in_flight_max, bytes_max);
             let Some(next) = queue.front().filter(|_| has_quota) else {
                 return;
             };

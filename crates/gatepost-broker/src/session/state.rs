@@ -17,6 +17,14 @@ use crate::persistence::PersistentSession;
 use crate::settings::SlowSubscriber;
 use crate::trace::OpenSteps;
 
+/// A socket that refuses bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StalledSocket {
+    pub(super) since: Instant,
+    /// The bytes that the outbox had written by then.
+    pub(super) written: u64,
+}
+
 /// The part of a session that its mutex guards.
 #[derive(Default)]
 pub(crate) struct SessionState {
@@ -51,6 +59,8 @@ pub(crate) struct SessionState {
     pub(super) waiting: Vec<Waker>,
     /// Whether the socket refused bytes; until it accepts them, only the owner writes.
     pub(super) blocked: bool,
+    /// The last time at which the socket accepted bytes, while it refuses others.
+    pub(super) stalled: Option<StalledSocket>,
     pub(super) dirty: bool,
     /// The instant since which publishers wait for this session.
     pub(super) congested_since: Option<Instant>,
@@ -135,8 +145,17 @@ impl SessionState {
         queue.map_or(0, |queue| queue.in_flight.len())
     }
 
+    /// Whether more than this part of the queue is full.
+    pub(super) fn has_queued_more_than(&self, part: usize, broker: BrokerView<'_>) -> bool {
+        let bounds = self.bounds(broker);
+        self.acknowledged.as_ref().is_some_and(|queue| {
+            queue.waiting.len() > bounds.messages_max / part
+                || queue.waiting_bytes() > bounds.bytes_max / part
+        })
+    }
+
     /// The limits of the queue.
-    pub(super) fn bounds(&self, broker: BrokerView<'_>) -> QueueBounds {
+    pub(crate) fn bounds(&self, broker: BrokerView<'_>) -> QueueBounds {
         self.queue_bounds.unwrap_or_else(|| QueueBounds {
             messages_max: broker.settings.queue_messages_max,
             bytes_max: broker.settings.queue_bytes_max.as_usize(),

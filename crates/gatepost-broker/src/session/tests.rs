@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use gatepost_message::{Publication, Qos, Topic};
+use gatepost_message::{Properties, Publication, Qos, Topic};
+use gatepost_settings::ByteSize;
 use gatepost_store::SystemClock;
 use smallvec::SmallVec;
 
@@ -101,6 +102,11 @@ impl Fixture {
     fn deliver(&self, payload: &'static str, qos: Qos) -> DeliveryOutcome {
         let mut publication = Publication::new(Topic::new("a").expect("a topic"), payload);
         publication.qos = qos;
+        self.deliver_publication(publication)
+    }
+
+    fn deliver_publication(&self, publication: Publication) -> DeliveryOutcome {
+        let qos = publication.qos;
         let options = DeliveryOptions {
             qos,
             no_local: false,
@@ -117,6 +123,18 @@ impl Fixture {
         );
         self.session.flush(self.view());
         outcome
+    }
+
+    /// Does the work of the connection's task after the socket has become writable.
+    fn write_waiting(&self) {
+        *self.socket.room.lock() = usize::MAX;
+        let mut state = self.session.lock();
+        let mut context = Context::from_waker(Waker::noop());
+        let writable = |_: &mut Context<'_>| Poll::Ready(Ok(()));
+        let ended = self
+            .session
+            .poll_owner(&mut state, &mut context, writable, self.view());
+        assert!(ended.is_pending());
     }
 
     fn acknowledge(&self, packet_id: u16) {
@@ -191,17 +209,100 @@ fn bytes_that_the_socket_refuses_are_written_by_the_owner() {
     *fixture.socket.room.lock() = usize::MAX;
     fixture.deliver("d", Qos::AtMostOnce);
     assert_eq!(fixture.taken(), "", "blocked: publishers only append");
-    let mut state = fixture.session.lock();
-    let mut context = Context::from_waker(Waker::noop());
-    let ended = fixture.session.poll_owner(
-        &mut state,
-        &mut context,
-        |_| Poll::Ready(Ok(())),
-        fixture.view(),
-    );
-    assert!(ended.is_pending());
-    drop(state);
+    fixture.write_waiting();
     assert_eq!(fixture.taken(), "bcd");
+}
+
+#[test]
+fn a_full_outbox_takes_no_further_deliveries() {
+    let fixture = Fixture::new(BrokerSettings {
+        outbox_max: ByteSize(4),
+        ..BrokerSettings::default()
+    });
+    fixture.connect(100);
+    fixture.begin();
+    fixture.taken();
+    *fixture.socket.room.lock() = 0;
+    for _ in 0..10 {
+        fixture.deliver("abc", Qos::AtLeastOnce);
+    }
+    {
+        let state = fixture.session.lock();
+        assert_eq!(state.outbox.bytes(), 6, "the bound, and one delivery");
+        assert_eq!((state.in_flight(), state.queued()), (2, 10));
+    }
+    fixture.write_waiting();
+    assert_eq!(fixture.taken(), "abc".repeat(10), "each write makes room");
+}
+
+#[test]
+fn unacknowledged_deliveries_are_bounded_in_bytes() {
+    let fixture = Fixture::new(BrokerSettings {
+        queue_bytes_max: ByteSize(10),
+        ..BrokerSettings::default()
+    });
+    fixture.connect(100);
+    fixture.begin();
+    fixture.taken();
+    fixture.deliver("12345678", Qos::AtLeastOnce);
+    fixture.deliver("abcdefgh", Qos::AtLeastOnce);
+    assert_eq!(fixture.taken(), "12345678");
+    let outcome = fixture.deliver("x", Qos::AtLeastOnce);
+    assert_eq!(outcome, DeliveryOutcome::Refused, "the queue is full too");
+    fixture.acknowledge(1);
+    assert_eq!(fixture.taken(), "abcdefgh");
+    fixture.acknowledge(2);
+    fixture.deliver("too large for the queue", Qos::AtLeastOnce);
+    assert_eq!(fixture.taken(), "");
+}
+
+#[test]
+fn mqtt_3_3_2_5_what_expires_while_the_socket_is_full_is_not_sent() {
+    let fixture = Fixture::new(BrokerSettings::default());
+    fixture.begin();
+    fixture.session.lock().policy = SlowSubscriber::NewestOnly;
+    *fixture.socket.room.lock() = 1;
+    fixture.deliver("a", Qos::AtMostOnce);
+    fixture.deliver("b", Qos::AtMostOnce);
+    assert_eq!(fixture.taken(), ">a", "b waits in the outbox");
+    let mut expired = Publication::new(Topic::new("brief").expect("a topic"), "c");
+    expired.properties = Some(Box::new(Properties {
+        expiry_seconds: Some(0),
+        ..Properties::default()
+    }));
+    fixture.deliver_publication(expired);
+    fixture.deliver("d", Qos::AtMostOnce);
+    fixture.write_waiting();
+    assert_eq!(fixture.taken(), "bd");
+    assert_eq!(fixture.session.dropped.of(DropCause::Expired), 1);
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_noticed_and_one_that_reads_slowly_is_not() {
+    let fixture = Fixture::new(BrokerSettings::default());
+    fixture.begin();
+    let later = || Instant::now() + Duration::from_secs(1);
+    assert!(
+        !fixture.session.reads_nothing_since(later()),
+        "nothing waits"
+    );
+    *fixture.socket.room.lock() = 1;
+    fixture.deliver("abc", Qos::AtMostOnce);
+    assert!(fixture.session.reads_nothing_since(later()));
+    let began = fixture.clock.now();
+    *fixture.socket.room.lock() = 1;
+    {
+        let mut state = fixture.session.lock();
+        state.begin();
+        fixture.session.flush_locked(&mut state, fixture.view());
+    }
+    assert!(
+        !fixture.session.reads_nothing_since(began),
+        "it read a byte"
+    );
+    assert!(fixture.session.reads_nothing_since(later()));
+    fixture.write_waiting();
+    assert!(!fixture.session.reads_nothing_since(later()), "all is read");
 }
 
 #[test]

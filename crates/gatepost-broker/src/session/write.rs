@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use super::state::StalledSocket;
 use super::{BrokerView, DisconnectCause, Session, SessionState, wake};
 use crate::outbox::WriteProgress;
 
@@ -38,9 +39,8 @@ impl Session {
             }
             let written = state.outbox.write_to(&*link.socket);
             self.after_write(state, written, broker);
-            if !self.refill(state, broker) {
-                return;
-            }
+            self.pump(state, broker);
+            self.refill(state, broker);
         }
     }
 
@@ -52,11 +52,13 @@ impl Session {
     ) {
         match written {
             Ok(WriteProgress::All) => {
+                self.note_reading(state);
                 self.has_many_answers.store(false, Ordering::Relaxed);
                 self.note_progress(state, broker);
             }
             Ok(WriteProgress::Blocked) => {
                 state.blocked = true;
+                self.note_refusal(state, broker);
                 if state.outbox.control_bytes() <= broker.settings.outbox_max.as_usize() / 2 {
                     self.has_many_answers.store(false, Ordering::Relaxed);
                 }
@@ -64,6 +66,36 @@ impl Session {
             }
             Err(_) => self.end_locked(state, DisconnectCause::Broken),
         }
+    }
+
+    /// Records that the client reads everything.
+    fn note_reading(&self, state: &mut SessionState) {
+        if state.stalled.take().is_some() {
+            self.is_stalled.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the socket refuses bytes, and whether it has accepted any since it began to.
+    fn note_refusal(&self, state: &mut SessionState, broker: BrokerView<'_>) {
+        let written = state.outbox.written();
+        if state
+            .stalled
+            .is_none_or(|stalled| stalled.written != written)
+        {
+            let since = broker.clock.now();
+            state.stalled = Some(StalledSocket { since, written });
+            self.is_stalled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the client has read nothing since before `since` although bytes wait for it.
+    pub(crate) fn reads_nothing_since(&self, since: Instant) -> bool {
+        self.is_stalled.load(Ordering::Relaxed)
+            && self
+                .state
+                .lock()
+                .stalled
+                .is_some_and(|stalled| stalled.since < since)
     }
 
     /// Wakes the publishers that wait for free space.
@@ -156,8 +188,5 @@ impl Session {
 pub(super) fn is_congested(state: &SessionState, broker: BrokerView<'_>) -> bool {
     state.outbox.bytes() > broker.settings.outbox_max.as_usize() / 2
         || state.outbox.messages() > broker.settings.outbox_messages_max / 2
-        || state
-            .acknowledged
-            .as_ref()
-            .is_some_and(|queue| queue.waiting.len() > state.bounds(broker).messages_max / 4)
+        || state.has_queued_more_than(4, broker)
 }

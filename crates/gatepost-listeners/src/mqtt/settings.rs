@@ -38,7 +38,7 @@ pub struct MqttSettings {
     /// The minimum number of bytes of a packet per second, measured from its beginning, after one
     /// `packet_timeout`.
     pub packet_rate_min: ByteSize,
-    /// QoS 1 and 2 publications of one client that may be unacknowledged at once.
+    /// QoS 1 and 2 publications of one client that may be unacknowledged at once; 0 counts as 1.
     pub receive_max: u16,
     /// The highest topic alias that a client may use.
     pub topic_alias_max: u16,
@@ -68,6 +68,13 @@ pub enum OnReject {
     PayloadFormatInvalid,
     /// DISCONNECT with 0x87; before MQTT 5, the end of the connection.
     Disconnect,
+}
+
+impl MqttSettings {
+    /// The quota that clients have: the protocol has none of 0.
+    pub(super) fn receive_max(&self) -> usize {
+        usize::from(self.receive_max.max(1))
+    }
 }
 
 impl Default for MqttSettings {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use gatepost_broker::{BrokerSettings, Limit};
+use gatepost_broker::{BrokerSettings, Limit, SlowSubscriber};
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::{Qos, Topic, TopicFilter};
-use gatepost_mqtt::{Packet, Reason, Version};
+use gatepost_mqtt::{Ack, Packet, Reason, Version};
 use gatepost_settings::ByteSize;
 use gatepost_store::{StoreChange, StoreSettings};
 
@@ -51,6 +51,37 @@ fn the_queue_of_a_session() {
     let expected = [Reason::SUCCESS, Reason::SUCCESS, Reason::QUOTA_EXCEEDED];
     assert_eq!(reasons, expected, "no answer promises what is dropped");
     assert!(is_counted(&server, Limit::Queue));
+}
+
+/// The messages that one member of a group has no room for are for the others.
+#[test]
+fn the_queue_of_a_member_of_a_group() {
+    let settings = BrokerSettings {
+        slow_subscriber: SlowSubscriber::DropNewest,
+        queue_messages_max: 1,
+        inflight_max: 1,
+        ..BrokerSettings::default()
+    };
+    let server = Server::with(settings, MqttSettings::default());
+    let mut members = ["slow", "quick"].map(|name| enter(&server, name));
+    for member in &mut members {
+        member.subscribe("$share/group/a", Qos::AtLeastOnce);
+    }
+    let [_slow, mut quick] = members;
+    let mut publisher = enter(&server, "publisher");
+    for number in 0..10 {
+        assert_eq!(publish(&mut publisher, "a", false), Reason::SUCCESS);
+        // One is in flight to the slow member, and another waits.
+        if number == 1 || number > 2 {
+            let packet_id = quick.expect(|packet| match packet {
+                Packet::Publish(publish) => publish.packet_id.expect("QoS 1"),
+                other => panic!("not a PUBLISH: {other:?}"),
+            });
+            quick.send(&Packet::Puback(Ack::success(packet_id)));
+            assert!(quick.is_alive(), "the server knows the PUBACK");
+        }
+    }
+    assert_eq!(server.broker.stats(0, 0).dropped_total(), 0);
 }
 
 /// A publication that would wait for the disk above `store.waiting_max` is refused.

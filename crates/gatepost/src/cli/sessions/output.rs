@@ -136,8 +136,8 @@ fn explain(cause: &str, session: &Value) -> String {
         "memory" => "memory: its queue is on disk (broker.memory_max)".to_owned(),
         "socket" => "the socket: the client or the network accepts no more data".to_owned(),
         "acknowledgements" => format!(
-            "acknowledgements: {most} are open, as many as its Receive Maximum or \
-             broker.inflight_max permit"
+            "acknowledgements: as many are open as its Receive Maximum, \
+             broker.inflight_max ({most}) or broker.queue_bytes_max permit"
         ),
         "commit" => "the disk: the next message is sent when it is stored".to_owned(),
         other => other.to_owned(),
