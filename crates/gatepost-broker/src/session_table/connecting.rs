@@ -39,8 +39,7 @@ impl SessionTable {
         options: ConnectOptions,
         greet: impl FnOnce(ConnectionGreeting<'_>, &mut BytesMut),
     ) -> Result<AttachedSession, ConnectError> {
-        let name = options.client_id.as_deref().unwrap_or_default();
-        self.check_limits(name, options.user.as_deref())?;
+        self.check_rate(options.client_id.as_deref().unwrap_or_default())?;
         let is_out_of_memory = self.shared.limits.is_out_of_memory();
         let (client_id, was_assigned) = match &options.client_id {
             Some(client_id) => (Arc::from(client_id.as_str()), false),
@@ -50,6 +49,11 @@ impl SessionTable {
         let mut sessions = self.by_key.lock();
         let key = SessionName::new(options.user.clone(), client_id.clone());
         let mut found = waiting_session(&mut sessions, &key);
+        if !self.has_room_for(options.user.as_deref(), found.as_ref()) {
+            drop(sessions);
+            self.shared.reached(Limit::ConnectionsOfUser, &client_id);
+            return Err(ConnectError::TooManyOfUser);
+        }
         if let Some(earlier) = found.take_if(|earlier| self.is_over(earlier, options.clean_start)) {
             sessions.remove(&key);
             all_effects.push(self.end_session(&earlier)); // [MQTT-3.1.2-4]
@@ -143,23 +147,28 @@ impl SessionTable {
         }
     }
 
-    /// The bounds on connections, other than that on sessions.
-    fn check_limits(&self, client: &str, user: Option<&str>) -> Result<(), ConnectError> {
+    /// The bound on connections in a second.
+    fn check_rate(&self, client: &str) -> Result<(), ConnectError> {
         if let Some(rate) = &self.connect_rate
             && !rate.lock().take(self.shared.clock.now())
         {
             self.shared.reached(Limit::ConnectRate, client);
             return Err(ConnectError::TooFast);
         }
-        let of_user_max = self.shared.settings.connections_per_user_max;
-        if of_user_max > 0
-            && let Some(user) = user
-            && self.connections_of_user.lock().get(user).copied() >= Some(of_user_max)
-        {
-            self.shared.reached(Limit::ConnectionsOfUser, client);
-            return Err(ConnectError::TooManyOfUser);
-        }
         Ok(())
+    }
+
+    /// Whether the user may have this connection too, which ends the present one of the session
+    /// that was found.
+    fn has_room_for(&self, user: Option<&str>, found: Option<&Arc<Session>>) -> bool {
+        let of_user_max = self.shared.settings.connections_per_user_max;
+        let Some(user) = user.filter(|_| of_user_max > 0) else {
+            return true;
+        };
+        let of_user = self.connections_of_user.lock();
+        let count = of_user.get(user).copied().unwrap_or(0);
+        let ends_one = found.is_some_and(|found| found.is_connected());
+        count < of_user_max + usize::from(ends_one)
     }
 
     /// Counts a session's connection in or out, for its user too.
@@ -245,9 +254,10 @@ impl SessionTable {
             .min(self.shared.settings.session_expiry_max.duration());
         let now = self.shared.clock.now_seconds();
         session.heard_seconds.store(now, Ordering::Relaxed);
+        // Rounded up, so that it is never shorter than one and a half times the keep alive.
         let silence_max = options
             .silence_max
-            .map_or(0, |silence| silence.as_secs() as u32);
+            .map_or(0, |silence| silence.as_millis().div_ceil(1_000) as u32);
         session
             .silence_max_seconds
             .store(silence_max, Ordering::Relaxed);

@@ -28,6 +28,16 @@ impl PacketFraming {
             Self::WebSocket => websocket::put_framed(out, write),
         }
     }
+
+    /// The length of the longest frame of a client that accepts packets of this length.
+    pub(super) fn frame_bytes_max(self, packet_bytes_max: Option<u32>) -> Option<u32> {
+        let packet_bytes_max = packet_bytes_max?;
+        let header = match self {
+            Self::Plain => 0,
+            Self::WebSocket => websocket::header_length(packet_bytes_max as usize),
+        };
+        Some(packet_bytes_max.saturating_add(header as u32))
+    }
 }
 
 struct MqttEncoder {
@@ -217,4 +227,23 @@ fn properties(
         buffer.push_carried(carried)?;
     }
     Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maximum_packet_size_does_not_count_the_header_of_the_frame() {
+        for packet_max in [2_u32, 125, 126, 127, 65_535, 65_536, 65_537, u32::MAX] {
+            let max_of = |framing: PacketFraming| framing.frame_bytes_max(Some(packet_max));
+            assert_eq!(max_of(PacketFraming::Plain), Some(packet_max));
+            let frame_max = max_of(PacketFraming::WebSocket).expect("a limit") as usize;
+            let frame = |packet: u32| websocket::header_length(packet as usize) + packet as usize;
+            assert!(frame(packet_max) <= frame_max || packet_max == u32::MAX);
+            if let Some(larger) = packet_max.checked_add(1) {
+                assert!(frame(larger) > frame_max, "{packet_max}");
+            }
+        }
+    }
 }

@@ -173,7 +173,7 @@ fn connect_session(
     let settings = &context.settings;
     let refuse = |reason| Some(ConnectRefusal { version, reason });
     let keep_alive_seconds = keep_alive(connect, settings);
-    let silence_max = Duration::from_secs(u64::from(keep_alive_seconds) * 3 / 2);
+    let silence_max = Duration::from_millis(u64::from(keep_alive_seconds) * 1_500);
     let identity = login.identity.as_ref();
     let mount = MountPrefix::of(identity);
     let will = checked_will(connect, identity, mount.as_ref(), &context.broker).map_err(refuse)?;
@@ -191,7 +191,7 @@ fn connect_session(
         clean_start: connect.clean_start,
         expiry: expiry(requested.expiry_seconds),
         receive_max: requested.receive_max,
-        frame_bytes_max: requested.packet_bytes_max,
+        frame_bytes_max: framing.frame_bytes_max(requested.packet_bytes_max),
         alias_max: requested.alias_max,
         silence_max: (keep_alive_seconds > 0).then_some(silence_max),
         will,

@@ -26,8 +26,7 @@ impl MqttConnection {
             .publishing
             .as_ref()
             .is_some_and(|publishing| publishing.is_waiting_for_verdicts());
-        has_many_judged
-            || self.acknowledgements.len() >= usize::from(self.context.settings.receive_max)
+        has_many_judged || self.acknowledgements.len() >= self.context.settings.receive_max()
     }
 
     pub(super) fn read(&mut self, input: &mut MqttInput) {

@@ -124,11 +124,14 @@ fn connections_of_a_user() {
         };
         knock_as(&server, connect)
     };
-    let (mut first, reason) = connect("a", "anna");
+    let (_first, reason) = connect("a", "anna");
     assert_eq!(reason, Reason::SUCCESS);
     assert_eq!(connect("b", "anna").1, Reason::QUOTA_EXCEEDED);
     assert_eq!(connect("c", "otto").1, Reason::SUCCESS);
     assert!(is_counted(&server, Limit::ConnectionsOfUser));
+    // A client that returns before the server has noticed that its connection was lost.
+    let (mut first, reason) = connect("a", "anna");
+    assert_eq!(reason, Reason::SUCCESS);
     first.send_bytes(&[0xE0, 0]);
     assert!(first.is_closed());
     let deadline = Instant::now() + PATIENCE;
@@ -266,4 +269,19 @@ fn filters_of_a_session_are_bounded_in_bytes() {
     assert!(!subscribe(&mut wire, &long("a")).is_error(), "again");
     assert!(!subscribe(&mut wire, "short").is_error());
     assert!(is_counted(&server, Limit::Subscriptions));
+}
+
+#[test]
+fn a_quota_of_zero_counts_as_one() {
+    let settings = MqttSettings {
+        receive_max: 0,
+        ..MqttSettings::default()
+    };
+    let server = Server::with(BrokerSettings::default(), settings);
+    let mut wire = enter(&server, "publisher");
+    assert!(wire.is_alive(), "it is read");
+    for _ in 0..3 {
+        let reason = publish(&mut wire, "a", false);
+        assert_eq!(reason, Reason::NO_MATCHING_SUBSCRIBERS);
+    }
 }
