@@ -17,6 +17,7 @@ use crate::authorization::Authorization;
 use crate::connect::ConnectionClose;
 use crate::nodes::InterestBarrier;
 use crate::publisher::Publisher;
+use crate::senders::RecordedSender;
 use crate::session::{DisconnectCause, QueueBounds, Session};
 use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
@@ -116,6 +117,13 @@ impl Attachment {
         if self.is_current() {
             state.begin();
         }
+    }
+
+    /// Makes the session the sender of a message that others publish for it under this id, as long
+    /// as the returned value exists.
+    pub fn record_sender(&self, message: MessageId) -> RecordedSender {
+        let senders = self.shared().senders.clone();
+        RecordedSender::new(senders, message, self.session.clone())
     }
 
     /// Records activity of the client, for the keep alive.
@@ -298,6 +306,11 @@ impl Attachment {
     /// QoS 2 publications of the client that it has not released.
     pub fn received_count(&self) -> usize {
         self.session.received_count()
+    }
+
+    /// The packet identifiers of these publications.
+    pub fn received_ids(&self) -> Vec<NonZeroU16> {
+        self.session.received_ids()
     }
 
     /// Records a received QoS 2 publication that must still be judged. If it is published under

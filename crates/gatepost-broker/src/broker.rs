@@ -184,18 +184,21 @@ impl Broker {
         &self,
         publication: Publication,
     ) -> (PublishOutcome, Option<Result<Ticket, StoreError>>) {
-        self.with_publisher(|publisher| publisher.publish(publication))
+        self.with_publisher(publication, Publisher::publish)
     }
 
     fn with_publisher(
         &self,
-        publish: impl FnOnce(&mut Publisher) -> PublishOutcome,
+        publication: Publication,
+        publish: impl FnOnce(&mut Publisher, Publication) -> PublishOutcome,
     ) -> (PublishOutcome, Option<Result<Ticket, StoreError>>) {
         let idle = self.0.idle_publishers.lock().pop();
         let mut publisher = idle.unwrap_or_else(|| self.publisher());
-        let delivery = publish(&mut publisher);
+        publisher.act_for(self.0.shared.senders.find(publication.id));
+        let delivery = publish(&mut publisher, publication);
         let ticket = publisher.flush();
         publisher.forget_order();
+        publisher.act_for(None);
         let mut idle = self.0.idle_publishers.lock();
         if idle.len() < IDLE_PUBLISHERS_MAX {
             idle.push(publisher);
@@ -211,7 +214,9 @@ impl Broker {
         message: MessageId,
     ) -> (PublishOutcome, Option<Result<Ticket, StoreError>>) {
         let trace = self.0.traces.begin(message);
-        self.with_publisher(|publisher| publisher.publish_traced(publication, trace))
+        self.with_publisher(publication, |publisher, publication| {
+            publisher.publish_traced(publication, trace)
+        })
     }
 
     /// Records the outcome of a message outside the broker: the mailbox that it was stored in, or

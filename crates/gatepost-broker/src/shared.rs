@@ -20,6 +20,7 @@ use crate::receipts::PendingReceipts;
 use crate::recent::RecentMessages;
 use crate::retained::{InsufficientMemory, RetainedMessages, RetainedSearch};
 use crate::rules_in_force::RulesInForce;
+use crate::senders::PendingSenders;
 use crate::session::BrokerView;
 use crate::session_name::SessionName;
 use crate::sessions_on_disk::SessionsOnDisk;
@@ -41,6 +42,7 @@ pub(crate) struct BrokerShared {
     pub(crate) memory: MemoryBudget,
     pub(crate) clock: BrokerClock,
     pub(crate) receipts: PendingReceipts,
+    pub(crate) senders: Arc<PendingSenders>,
     pub(crate) on_disk: SessionsOnDisk,
     pub(crate) streams: Mutex<Vec<Weak<StreamQueue>>>,
     /// `None` for a server on its own.
@@ -82,6 +84,7 @@ impl BrokerShared {
             memory: MemoryBudget::new(memory, settings.memory_max),
             clock: BrokerClock::new(clock),
             receipts: PendingReceipts::default(),
+            senders: Arc::default(),
             on_disk: SessionsOnDisk::default(),
             streams: Mutex::default(),
             settings,

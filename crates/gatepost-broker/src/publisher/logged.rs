@@ -23,9 +23,14 @@ impl Publisher {
 
     /// Adds a publication to those that the flush appends to the log.
     pub(super) fn log(&mut self, publication: &Arc<Publication>) {
+        let session = self.session.as_ref();
+        let number = session.and_then(|session| {
+            let mut state = session.lock();
+            state.persistent_mut().map(|persistent| persistent.number)
+        });
         self.logged.push(LoggedPublication {
             publication: publication.clone(),
-            session: None,
+            session: number,
             passed_on: None,
         });
     }
@@ -35,14 +40,6 @@ impl Publisher {
     pub(super) fn keep_logged(&mut self) -> bool {
         if self.logged.is_empty() {
             return false;
-        }
-        let session = self.session.as_ref();
-        let number = session.and_then(|session| {
-            let mut state = session.lock();
-            state.persistent_mut().map(|persistent| persistent.number)
-        });
-        for logged in &mut self.logged {
-            logged.session = number;
         }
         let are_kept = self.batch.ends_sending && self.shared.store.is_some();
         if are_kept && let Some(nodes) = &self.shared.nodes {

@@ -148,6 +148,12 @@ impl Publisher {
         }
     }
 
+    /// Makes this session the sender of the publications that follow; `None` for no session.
+    pub(crate) fn act_for(&mut self, session: Option<Arc<Session>>) {
+        self.close_run(false);
+        self.session = session;
+    }
+
     /// Counts a publication against the connection's rate; returns `false` if the rate is exceeded.
     pub fn is_within_rate(&mut self) -> bool {
         let Some(rate) = &mut self.rate else {

@@ -83,6 +83,7 @@ impl SessionTable {
     ) -> Option<Result<Ticket, StoreError>> {
         let mut publisher = Publisher::new(self.shared.clone(), None);
         for effects in &mut all_effects {
+            publisher.act_for(Some(effects.session.clone()));
             if self.publish_will(effects, &mut publisher).is_err() {
                 self.held_wills.hold(effects, &self.shared);
             }
