@@ -11,6 +11,15 @@ use crate::{
     DecodeError, EncodeError, Frame, PacketId, PacketProperties, Property, Reason, Version,
 };
 
+/// Filters of one SUBSCRIBE or UNSUBSCRIBE. Millions fit into a large packet, and each takes a
+/// multiple of its bytes as long as the packet is handled.
+const FILTERS_MAX: usize = 1 << 18;
+
+const TOO_MANY_FILTERS: DecodeError = DecodeError::new(
+    Reason::QUOTA_EXCEEDED,
+    "a packet has at most 262144 filters",
+);
+
 /// The options of a subscription (section 3.8.3.1). Before MQTT 5 there is only the QoS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscriptionOptions {
@@ -100,6 +109,9 @@ impl<'a> Subscribe<'a> {
         let properties = read_properties(version, &mut reader, PacketType::Subscribe)?;
         let mut filters = SmallVec::new();
         while !reader.is_empty() {
+            if filters.len() == FILTERS_MAX {
+                return Err(TOO_MANY_FILTERS);
+            }
             let text = reader.filter()?;
             let options = SubscriptionOptions::read(version, reader.byte()?)?;
             filters.push(Filter { text, options });
@@ -233,6 +245,9 @@ impl<'a> Unsubscribe<'a> {
         let properties = read_properties(version, &mut reader, PacketType::Unsubscribe)?;
         let mut filters = SmallVec::new();
         while !reader.is_empty() {
+            if filters.len() == FILTERS_MAX {
+                return Err(TOO_MANY_FILTERS);
+            }
             filters.push(reader.filter()?);
         }
         if filters.is_empty() {
@@ -259,5 +274,32 @@ impl<'a> Unsubscribe<'a> {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Packet;
+
+    #[test]
+    fn filters_of_one_packet_are_bounded() {
+        let decoded = |packet_type: PacketType, filter: &[u8], count: usize| {
+            let mut packet = BytesMut::new();
+            put_packet(&mut packet, packet_type.first_byte(), |body| {
+                body.put_slice(&[0, 1, 0]);
+                (0..count).for_each(|_| body.put_slice(filter));
+                Ok(())
+            })
+            .expect("short enough");
+            let frame = Frame::split(&packet, usize::MAX).expect("valid");
+            Packet::decode(Version::Mqtt5, frame.expect("whole")).map(|packet| packet.packet_type())
+        };
+        let subscribe = |count| decoded(PacketType::Subscribe, b"\x00\x01a\x00", count);
+        let unsubscribe = |count| decoded(PacketType::Unsubscribe, b"\x00\x01a", count);
+        assert_eq!(subscribe(FILTERS_MAX), Ok(PacketType::Subscribe));
+        assert_eq!(subscribe(FILTERS_MAX + 1), Err(TOO_MANY_FILTERS));
+        assert_eq!(unsubscribe(FILTERS_MAX), Ok(PacketType::Unsubscribe));
+        assert_eq!(unsubscribe(FILTERS_MAX + 1), Err(TOO_MANY_FILTERS));
     }
 }
