@@ -4,8 +4,9 @@
 //! (then exactly `size` bytes must be sent), then `DONE VERDICT`, fields, an empty line; or `FAIL
 //! REASON` if the call could not be made.
 
-/// The longest accepted line of an answer.
-const LINE_MAX_BYTES: usize = 8 * 1024;
+/// The longest accepted line of an answer: a procedure's text may be one long line, and so may the
+/// report of many rules.
+const LINE_MAX_BYTES: usize = 1 << 20;
 
 /// The server's action for the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,8 @@ impl AnswerReader {
     }
 
     fn end_of_line(&mut self) -> Result<AnswerLine, NoAnswer> {
-        let line = String::from_utf8_lossy(&self.line).trim_end().to_owned();
+        let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        let line = String::from_utf8_lossy(line).into_owned();
         self.line.clear();
         let Some(answer) = &mut self.answer else {
             if line == "NEED body" {
@@ -193,7 +195,7 @@ mod tests {
 
     const TEXT: &[u8] =
         b"NEED body\nDONE reject\nscore: 9.1/5.0\nreason: too big\ntag: X-Big: yes\r\ntext: one\n\
-          new: 1\n\n";
+          text: \ntext:  two \nnew: 1\n\n";
 
     #[test]
     fn any_split_of_the_answer_reads_the_same() {
@@ -213,7 +215,7 @@ mod tests {
                 action: AnswerAction::Reject,
                 reason: "too big".into(),
                 tags: vec!["X-Big: yes".into()],
-                text: vec!["one".into()],
+                text: vec!["one".into(), String::new(), " two ".into()],
                 message_bytes: None,
             };
             assert_eq!(

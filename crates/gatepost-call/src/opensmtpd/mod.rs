@@ -69,9 +69,10 @@ pub(crate) fn serve(
                 name,
                 session,
                 rest,
+                order,
             } => {
                 let session = sessions.entry(session.to_vec()).or_default();
-                event::learn(&mut session.envelope, name, rest);
+                event::learn(&mut session.envelope, name, rest, order);
             }
             FilterEvent::Line {
                 session,
