@@ -34,7 +34,9 @@ impl Bayes {
         let table = self.table();
         let too_many = table.len() > settings.tokens_max.max(KEPT_TOKENS_MIN);
         let mut learner = self.learner();
-        let is_early = now.saturating_sub(learner.expiry.time) < PERIOD_SECONDS;
+        // A run of the future is one of a wrong clock, and must not prevent all others until then.
+        let since = now.checked_sub(learner.expiry.time);
+        let is_early = since.is_some_and(|since| since < PERIOD_SECONDS);
         if !settings.enabled || !settings.auto_expire || !too_many || is_early {
             return Ok(0);
         }
@@ -121,6 +123,15 @@ mod tests {
             Ok(0),
             "few enough"
         );
+    }
+
+    #[test]
+    fn a_run_at_a_wrong_time_delays_no_other() {
+        let settings = BayesSettings::default();
+        let bayes = with_tokens(160_000, |number| if number < 40_000 { 30 * DAY } else { 0 });
+        bayes.learner().expiry.time = NOW + 3_650 * DAY;
+        assert_eq!(bayes.expire_at(&settings, NOW), Ok(40_000));
+        assert_eq!(bayes.learner().expiry.time, NOW);
     }
 
     #[test]

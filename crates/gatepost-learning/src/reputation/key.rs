@@ -2,6 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use sha1::{Digest, Sha1};
+
+/// Longer names, which no address has (RFC 5321, section 4.5.3.1.3), are shortened: a sender chooses
+/// them, and each stays in memory and in the database.
+const NAME_BYTES_MAX: usize = 320;
+
 /// The key of an address, a domain or another name, for one network or for all.
 pub(super) fn key(name: &str, network: Option<&str>) -> Vec<u8> {
     let mut key = prefix(name);
@@ -12,6 +18,13 @@ pub(super) fn key(name: &str, network: Option<&str>) -> Vec<u8> {
 
 /// The common prefix of all keys of a name.
 pub(super) fn prefix(name: &str) -> Vec<u8> {
+    let shortened;
+    let name = if name.len() > NAME_BYTES_MAX {
+        shortened = shorten(name);
+        shortened.as_str()
+    } else {
+        name
+    };
     let mut prefix: Vec<u8> = name
         .bytes()
         .map(|byte| match byte {
@@ -21,6 +34,14 @@ pub(super) fn prefix(name: &str) -> Vec<u8> {
         .collect();
     prefix.push(b'|');
     prefix
+}
+
+/// The beginning of a long name, and a hash of the whole.
+fn shorten(name: &str) -> String {
+    let hash = Sha1::digest(name.to_ascii_lowercase().as_bytes());
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let end = name.floor_char_boundary(NAME_BYTES_MAX - hash.len());
+    [name.get(..end).unwrap_or_default(), &hash].concat()
 }
 
 /// The network of an address, given by the length of its prefix; `None` if the text is not an
@@ -97,5 +118,15 @@ mod tests {
             b"a_b@c.example|ip=192.0"
         );
         assert_eq!(key("x", None), b"x|ip=none");
+    }
+
+    #[test]
+    fn keys_of_long_names_are_short_and_differ() {
+        let long = |end: &str| prefix(&["x".repeat(60_000), end.to_owned()].concat());
+        assert!(long("a").len() <= 321);
+        assert_ne!(long("a"), long("b"));
+        assert_eq!(long("a"), long("A"));
+        let longest = "x".repeat(320);
+        assert_eq!(prefix(&longest), format!("{longest}|").into_bytes());
     }
 }
