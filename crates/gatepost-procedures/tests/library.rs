@@ -189,6 +189,8 @@ async fn publications_leave_when_the_call_ends_well() {
                 expiry = 60, properties = {room = "7"}})
             assert(not pcall(publish, "$SYS/x", ""))
             assert(not pcall(publish, "a/#", ""))
+            local long = string.rep("x", 65536)
+            assert(not pcall(publish, "a", "", {properties = {room = long}}))
             if message:contains("fail") then error("no") end
         end"#,
     );

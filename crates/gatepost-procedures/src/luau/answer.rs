@@ -47,8 +47,8 @@ fn from_table(table: &Table) -> mlua::Result<ProcedureAnswer> {
     };
     let reason = table.get::<Option<String>>("reason")?.unwrap_or_default();
     let mut verdict = Verdict::new(action, one_line(&reason));
-    if let Some(value) = table.get::<Option<f64>>("score")? {
-        let required = table.get::<Option<f64>>("required")?;
+    if let Some(value) = finite(table, "score")? {
+        let required = finite(table, "required")?;
         verdict.score = Some(Score {
             value,
             required: required.unwrap_or(f64::INFINITY),
@@ -68,6 +68,15 @@ fn from_table(table: &Table) -> mlua::Result<ProcedureAnswer> {
         reply: reply(table)?,
         ..ProcedureAnswer::default()
     })
+}
+
+/// A number that others can compare and show: `0 / 0` and `1 / 0` are not.
+fn finite(table: &Table, name: &str) -> mlua::Result<Option<f64>> {
+    let number = table.get::<Option<f64>>(name)?;
+    match number.filter(|number| !number.is_finite()) {
+        None => Ok(number),
+        Some(other) => Err(mlua::Error::runtime(format!("the {name} is {other}"))),
+    }
 }
 
 /// `{status, redirect, headers, cookies}`: for the visitor of the page that called.

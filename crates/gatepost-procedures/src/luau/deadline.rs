@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use mlua::VmState;
 
-/// The interrupt occurs at every loop and call; the clock is read at one in this many. The work
-/// between two interrupts is bounded, so the overrun is microseconds.
-const INTERRUPTS_PER_CLOCK: u64 = 64;
+/// The interrupt occurs at every loop and call; the clock is read at one in this many, and by the
+/// functions of the host that may take long.
+const INTERRUPTS_PER_CLOCK: u64 = 16;
 
 /// The bounds of one call.
 #[derive(Debug, Clone, Copy)]
@@ -114,16 +114,26 @@ impl Deadline {
                 self.steps_max
             )));
         }
-        if steps.is_multiple_of(INTERRUPTS_PER_CLOCK) && self.now_ns() >= self.at_ns.load(Relaxed) {
+        if steps.is_multiple_of(INTERRUPTS_PER_CLOCK)
+            && let Err(error) = self.check_clock()
+        {
             // From now on every interrupt fails: code that catches the first error is stopped at
             // its next loop or call.
             self.steps.fetch_sub(1, Relaxed);
-            return Err(mlua::Error::runtime(format!(
-                "the procedure ran longer than the {} ms that are permitted",
-                self.time_max_ms.load(Relaxed)
-            )));
+            return Err(error);
         }
         Ok(VmState::Continue)
+    }
+
+    /// Called by functions of the host, one of which may take as long as many loops.
+    pub(super) fn check_clock(&self) -> mlua::Result<()> {
+        if self.now_ns() < self.at_ns.load(Relaxed) {
+            return Ok(());
+        }
+        Err(mlua::Error::runtime(format!(
+            "the procedure ran longer than the {} ms that are permitted",
+            self.time_max_ms.load(Relaxed)
+        )))
     }
 }
 

@@ -16,6 +16,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct ProcedureFolder {
     files: BTreeMap<String, (PathBuf, ProcedureStamp)>,
     complaints: BTreeMap<PathBuf, String>,
+    /// Folders that could not be listed: their procedures are unknown, and not removed.
+    unread: BTreeMap<PathBuf, String>,
 }
 
 /// The attributes of a file that reveal a change.
@@ -78,6 +80,13 @@ impl ProcedureFolder {
             .map(|(file, text)| (file.as_path(), text.as_str()))
     }
 
+    /// Folders that could not be listed, with reasons.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.unread
+            .iter()
+            .map(|(directory, text)| (directory.as_path(), text.as_str()))
+    }
+
     /// The file that a procedure is in, with its state; another text once the file has changed.
     pub(crate) fn stamp(&self, path: &str) -> String {
         let file = self.files.get(path);
@@ -92,14 +101,16 @@ impl ProcedureFolder {
     }
 
     fn walk(&mut self, directory: &Path, prefix: &str, depth: usize) {
-        let entries = match fs::read_dir(directory) {
+        let entries = fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                self.complain(directory, format!("the folder cannot be read: {error}"));
+                let text = format!("the folder cannot be read: {error}");
+                self.unread.insert(directory.to_owned(), text);
                 return;
             }
         };
-        for entry in entries.flatten() {
+        for entry in entries {
             let file = entry.path();
             let Ok(metadata) = fs::metadata(&file) else {
                 continue; // removed meanwhile, or a link to nowhere

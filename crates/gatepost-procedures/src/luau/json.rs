@@ -24,6 +24,7 @@ pub(super) fn create(lua: &Lua, deadline: &Arc<Deadline>, bytes_max: usize) -> m
     table.set(
         "encode",
         lua.create_function(move |lua, value: Value| {
+            encoding.check_clock()?;
             let mut encoder = JsonEncoder {
                 text: Vec::new(),
                 bytes_max,
@@ -37,6 +38,7 @@ pub(super) fn create(lua: &Lua, deadline: &Arc<Deadline>, bytes_max: usize) -> m
     table.set(
         "decode",
         lua.create_function(move |lua, text: mlua::String| {
+            decoding.check_clock()?;
             decode(lua, &text.as_bytes(), &decoding)
         })?,
     )?;

@@ -9,19 +9,20 @@ use bytes::Bytes;
 use gatepost_dns::{RecordType, reverse_name};
 use gatepost_message::{Properties, Publication, Qos, Topic};
 use gatepost_store::StoredValue;
-use mlua::{Error, IntoLua, Lua, MultiValue, Table, Value};
+use mlua::{Error, IntoLua, Lua, Table, Value};
 use parking_lot::Mutex;
 
+use super::call_log::CallLog;
 use super::deadline::Deadline;
 use super::host_memory::HostMemory;
 use super::json;
 use super::waiting::{self, BegunRequest, PendingRequest, PresentRequest, WaitingFunctions};
 use crate::host::{NamesAnswer, OutgoingRequest, Resources};
 
-/// Longer lines are cut.
-const LOG_CHARACTERS_MAX: usize = 1000;
 /// Publications of one call.
 const PUBLICATIONS_MAX: usize = 100;
+/// The longest text of a property: MQTT writes its length with 16 bits.
+const PROPERTY_BYTES_MAX: usize = 65_535;
 /// The space of `shared`. It is not a path, so no procedure's own space has this name.
 const SHARED_SPACE: &str = "shared";
 
@@ -34,6 +35,8 @@ pub(super) struct Library {
     pub(super) memory: Arc<HostMemory>,
     /// The publications that the current call requested, made after it has succeeded.
     pub(super) publications: Arc<Mutex<Vec<Publication>>>,
+    /// The lines that the current call logs.
+    pub(super) log: Arc<CallLog>,
     /// The request that the current call waits for.
     pub(super) request: PresentRequest,
 }
@@ -43,7 +46,7 @@ impl Library {
     pub(super) fn register(self, lua: &Lua) -> mlua::Result<()> {
         let library = Arc::new(self);
         let globals = lua.globals();
-        let log = library.log(lua)?;
+        let log = Arc::clone(&library.log).function(lua)?;
         // There is no terminal, so `print` writes to the log.
         globals.set("print", &log)?;
         globals.set("log", log)?;
@@ -58,27 +61,6 @@ impl Library {
             "json",
             json::create(lua, &library.deadline, library.memory.bytes_max())?,
         )
-    }
-
-    /// `log("text")` writes to Gatepost's log; `log("text", "warn")` as a warning.
-    fn log(&self, lua: &Lua) -> mlua::Result<mlua::Function> {
-        let path = self.path.clone();
-        lua.create_function(move |lua, values: MultiValue| {
-            let mut values = values.into_iter();
-            let text = values.next().unwrap_or(Value::Nil);
-            let text = lua
-                .coerce_string(text.clone())?
-                .map_or_else(|| format!("{text:?}"), |text| text.to_string_lossy());
-            let text: String = text.chars().take(LOG_CHARACTERS_MAX).collect();
-            let text = text.escape_debug();
-            let is_warning = matches!(values.next(), Some(Value::String(level)) if level == "warn");
-            if is_warning {
-                tracing::warn!(target: "procedures", procedure = path, "{text}");
-            } else {
-                tracing::info!(target: "procedures", procedure = path, "{text}");
-            }
-            Ok(())
-        })
     }
 
     /// `publish(topic, payload, options)`: to the broker, after the call has succeeded.
@@ -284,8 +266,22 @@ fn publication(
         }
         properties.user.sort();
     }
+    expect_short_texts(&properties)?;
     publication.properties = (!properties.is_empty()).then(|| Box::new(properties));
     Ok(publication)
+}
+
+/// A property with a longer text could be sent to no subscriber.
+fn expect_short_texts(properties: &Properties) -> mlua::Result<()> {
+    let user = properties.user.iter();
+    let texts = user.flat_map(|(name, value)| [name, value]);
+    let mut texts = texts.chain(&properties.content_type);
+    if texts.any(|text| text.len() > PROPERTY_BYTES_MAX) {
+        return Err(Error::runtime(format!(
+            "a property has at most {PROPERTY_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(())
 }
 
 /// The bytes of the texts in it.

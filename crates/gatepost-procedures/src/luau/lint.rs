@@ -10,6 +10,9 @@ use std::sync::LazyLock;
 
 use gatepost_message::Action;
 
+use super::functions::Functions;
+use super::tokens::{LuauToken, tokens};
+
 /// The definitions for editors.
 const TYPES: &str = include_str!("../../../../docs/gatepost.d.luau");
 
@@ -27,15 +30,6 @@ static MESSAGE_MEMBERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     members.filter_map(name).collect()
 });
 
-/// One word of the code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LuauToken<'a> {
-    Name(&'a str),
-    Text(&'a str),
-    /// Any other character that is not white space.
-    Sign(char),
-}
-
 /// A mistake, with its line, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LintFinding {
@@ -48,14 +42,16 @@ pub(super) struct LintFinding {
 /// The mistakes of a file.
 pub(super) fn mistakes(source: &str) -> Vec<LintFinding> {
     let tokens = tokens(source);
-    let mut found = verdicts(&tokens);
-    found.extend(fields(&tokens));
+    let functions = Functions::of(&tokens);
+    let mut found = verdicts(&tokens, &functions);
+    found.extend(fields(&tokens, &functions));
     found.sort_by_key(|mistake| mistake.line);
     found
 }
 
-/// `return "rejct", reason` and `{action = "rejct"}`, and a text alone that is nearly a verdict.
-fn verdicts(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
+/// `return "rejct", reason` and `return {action = "rejct"}` of the procedure, and elsewhere a text
+/// that is nearly a verdict: other functions return other texts, and other tables have an `action`.
+fn verdicts(tokens: &[(usize, LuauToken<'_>)], functions: &Functions) -> Vec<LintFinding> {
     let mut found = Vec::new();
     for (at, &(line, token)) in tokens.iter().enumerate() {
         let LuauToken::Text(text) = token else {
@@ -74,10 +70,12 @@ fn verdicts(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
             is(before(1), LuauToken::Sign('=')) && is(before(2), LuauToken::Name("action"));
         // The name of a local variable is not that of a table's member.
         let is_member = is_action && !is(before(3), LuauToken::Name("local"));
-        let nearest = nearest(text, Action::ALL.iter().map(|action| action.name()));
-        let is_meant = (is_returned && has_reason) || is_member;
+        let is_answer = (is_returned && has_reason) || (is_member && is_in_returned(tokens, at));
+        let is_meant = is_answer && functions.is_in_procedure(at);
         let is_alone = is_returned && ends_statement(tokens.get(at + 1));
-        if !(is_meant || (is_alone && nearest.is_some())) {
+        let nearest = nearest(text, Action::ALL.iter().map(|action| action.name()));
+        let may_be_meant = is_answer || is_member || is_alone;
+        if !(is_meant || (may_be_meant && nearest.is_some())) {
             continue;
         }
         let fix = nearest.map_or_else(
@@ -94,6 +92,23 @@ fn verdicts(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
     found
 }
 
+/// Whether the innermost table around this token is returned.
+fn is_in_returned(tokens: &[(usize, LuauToken<'_>)], at: usize) -> bool {
+    let mut depth = 0_usize;
+    for (start, &(_, token)) in tokens.iter().enumerate().take(at).rev() {
+        match token {
+            LuauToken::Sign('}') => depth += 1,
+            LuauToken::Sign('{') if depth > 0 => depth -= 1,
+            LuauToken::Sign('{') => {
+                let before = start.checked_sub(1).and_then(|before| tokens.get(before));
+                return before.is_some_and(|&(_, token)| token == LuauToken::Name("return"));
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 /// Whether nothing of the statement follows.
 fn ends_statement(next: Option<&(usize, LuauToken<'_>)>) -> bool {
     match next {
@@ -105,30 +120,18 @@ fn ends_statement(next: Option<&(usize, LuauToken<'_>)>) -> bool {
 
 /// `message.subjct`, where `message` is the first parameter of the function that the file returns
 /// and no other variable has its name.
-fn fields(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
+fn fields(tokens: &[(usize, LuauToken<'_>)], functions: &Functions) -> Vec<LintFinding> {
     let words: Vec<LuauToken<'_>> = tokens.iter().map(|&(_, token)| token).collect();
-    let head = words.windows(4).find_map(|words| match *words {
-        [
-            LuauToken::Name("return"),
-            LuauToken::Name("function"),
-            LuauToken::Sign('('),
-            LuauToken::Name(parameter),
-        ] => Some(parameter),
-        _ => None,
-    });
-    let Some(parameter) = head else {
+    let head = functions.procedure.and_then(|at| words.get(at..at + 3));
+    let Some([_, LuauToken::Sign('('), LuauToken::Name(parameter)]) = head else {
         return Vec::new();
     };
+    let parameter = *parameter;
     let is_declared_again = words.windows(2).any(|pair| {
         let is_it = pair.get(1) == Some(&LuauToken::Name(parameter));
         is_it && matches!(pair.first(), Some(LuauToken::Name("local" | "for")))
     });
-    let functions = words.windows(3).filter(|words| {
-        let is_list = words.get(1) == Some(&LuauToken::Sign('('));
-        let takes_it = words.get(2) == Some(&LuauToken::Name(parameter));
-        words.first() == Some(&LuauToken::Name("function")) && is_list && takes_it
-    });
-    if is_declared_again || functions.count() > 1 {
+    if is_declared_again || functions_with(parameter, &words) > 1 {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -165,6 +168,21 @@ fn fields(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
     found
 }
 
+/// The number of functions that have a parameter of this name.
+fn functions_with(parameter: &str, words: &[LuauToken<'_>]) -> usize {
+    let starts = words.iter().enumerate();
+    let starts = starts.filter(|(_, word)| **word == LuauToken::Name("function"));
+    let has_it = |(start, _): &(usize, &LuauToken<'_>)| {
+        let rest = words.get(*start..).unwrap_or_default();
+        let list = rest
+            .iter()
+            .skip_while(|word| **word != LuauToken::Sign('('));
+        let mut list = list.take_while(|word| **word != LuauToken::Sign(')'));
+        list.any(|word| *word == LuauToken::Name(parameter))
+    };
+    starts.filter(has_it).count()
+}
+
 /// The known word that is nearly this one.
 fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distances = known.map(|name| (strsim::damerau_levenshtein(text, name), name));
@@ -172,79 +190,6 @@ fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
         .filter(|&(distance, name)| distance <= name.len().max(3) / 3)
         .min()
         .map(|(_, name)| name)
-}
-
-/// The words with their lines, without comments. A text with escapes or parts to be filled in is
-/// kept as it is written.
-fn tokens(source: &str) -> Vec<(usize, LuauToken<'_>)> {
-    let mut tokens = Vec::new();
-    let mut rest = source;
-    let mut line = 1;
-    while let Some(first) = rest.chars().next() {
-        let (token, length) = next(rest, first);
-        let (taken, left) = rest.split_at_checked(length).unwrap_or((rest, ""));
-        if let Some(token) = token {
-            tokens.push((line, token));
-        }
-        line += taken.matches('\n').count();
-        rest = left;
-    }
-    tokens
-}
-
-/// The token that `rest` begins with, if it is one, and how many bytes it or the gap has.
-fn next(rest: &str, first: char) -> (Option<LuauToken<'_>>, usize) {
-    if let Some(comment) = rest.strip_prefix("--") {
-        let long = long_bracket(comment).map(|(_, length)| length + 2);
-        return (None, long.unwrap_or_else(|| line_length(rest)));
-    }
-    if let Some((text, length)) = long_bracket(rest) {
-        return (Some(LuauToken::Text(text)), length);
-    }
-    if matches!(first, '"' | '\'' | '`') {
-        let (text, length) = quoted(rest, first);
-        return (Some(LuauToken::Text(text)), length);
-    }
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    if is_word(first) {
-        let length = rest.find(|character| !is_word(character));
-        let length = length.unwrap_or(rest.len());
-        return (
-            Some(LuauToken::Name(rest.get(..length).unwrap_or_default())),
-            length,
-        );
-    }
-    let sign = (!first.is_whitespace()).then_some(LuauToken::Sign(first));
-    (sign, first.len_utf8())
-}
-
-fn line_length(rest: &str) -> usize {
-    rest.find('\n').unwrap_or(rest.len())
-}
-
-/// `[[…]]`, `[=[…]=]`: the text and the length of all.
-fn long_bracket(rest: &str) -> Option<(&str, usize)> {
-    let inner = rest.strip_prefix('[')?;
-    let level = inner.len() - inner.trim_start_matches('=').len();
-    let text = inner.get(level..)?.strip_prefix('[')?;
-    let close = format!("]{}]", "=".repeat(level));
-    let end = text.find(&close).unwrap_or(text.len());
-    let length = level + 2 + end + close.len();
-    Some((text.get(..end)?, length.min(rest.len())))
-}
-
-fn quoted(rest: &str, quote: char) -> (&str, usize) {
-    let mut is_escaped = false;
-    for (at, character) in rest.char_indices().skip(1) {
-        if is_escaped {
-            is_escaped = false;
-        } else if character == '\\' {
-            is_escaped = true;
-        } else if character == quote {
-            return (rest.get(1..at).unwrap_or_default(), at + 1);
-        }
-    }
-    (rest.get(1..).unwrap_or_default(), rest.len())
 }
 
 #[cfg(test)]
@@ -280,6 +225,52 @@ mod tests {
             found(unknown),
             [format!("1: 'banana' is not a verdict; {list}")]
         );
+    }
+
+    #[test]
+    fn only_the_answer_of_the_procedure_is_certainly_a_verdict() {
+        let certain = |source: &str| -> Vec<bool> {
+            let found = mistakes(source).into_iter();
+            found.map(|one| one.is_certain).collect()
+        };
+        let none: [bool; 0] = [];
+        for source in [
+            "return function(m) publish('a', json.encode({action = 'on'})) end",
+            "return function(m) return {action = 'tag', tags = {action = 'on'}} end",
+            "local function state() return 'on', 1 end return function(m) return state() end",
+            "return function(m) local f = function() return 'on', 1 end return f() end",
+            "local function of(x) return function(state) return state.count end end\n\
+             return function(m) return of(m) end",
+            "return function(m) local f = function(a, m) return m.other end return f(1, {}) end",
+        ] {
+            assert_eq!(certain(source), none, "{source}");
+        }
+        for (source, expected) in [
+            (
+                "return function(m) local a = {} a.action = 'rejct' return a end",
+                false,
+            ),
+            (
+                "local function f() return 'rejct', 1 end return function(m) return f() end",
+                false,
+            ),
+            (
+                "return function(m) return {tags = {a = 'b'}, action = 'on'} end",
+                true,
+            ),
+            (
+                "local a = if b then 1 else 2\nlocal function f() return 1 end\n\
+                 return function(m) while true do if m.id then return 'on', 'why' end end end",
+                true,
+            ),
+            (
+                "local function f(x) return function(y) return y end end\n\
+                 return function(m) return m.subjct end",
+                true,
+            ),
+        ] {
+            assert_eq!(certain(source), [expected], "{source}");
+        }
     }
 
     #[test]

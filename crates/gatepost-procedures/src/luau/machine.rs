@@ -10,6 +10,7 @@ use mlua::{Compiler, Function, Lua, LuaOptions, MultiValue, StdLib, Thread, Thre
 use parking_lot::Mutex;
 
 use super::answer;
+use super::call_log::CallLog;
 use super::deadline::{CallTimes, Deadline, Pause};
 use super::host_memory::HostMemory;
 use super::library::Library;
@@ -65,6 +66,7 @@ pub(crate) struct LuauMachine {
     deadline: Arc<Deadline>,
     memory: Arc<HostMemory>,
     publications: Arc<Mutex<Vec<Publication>>>,
+    log: Arc<CallLog>,
     resources: Arc<Resources>,
     /// The memory of an idle machine after it was made.
     memory_idle: usize,
@@ -93,9 +95,12 @@ impl LuauMachine {
         // works in coroutines too.
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         lua.globals().raw_remove("require")?;
+        // A compiler's memory and time would be outside of the limits.
+        lua.globals().raw_remove("loadstring")?;
         let deadline = Arc::new(Deadline::new(settings.steps_max));
         let memory = Arc::new(HostMemory::new(settings.memory_max.as_usize()));
         let publications = Arc::default();
+        let log = Arc::new(CallLog::new(&program.path));
         let request = PresentRequest::default();
         let library = Library {
             resources: Arc::clone(&program.resources),
@@ -103,6 +108,7 @@ impl LuauMachine {
             path: program.path.clone(),
             memory: Arc::clone(&memory),
             publications: Arc::clone(&publications),
+            log: Arc::clone(&log),
             request: request.clone(),
         };
         library.register(&lua)?;
@@ -140,6 +146,7 @@ impl LuauMachine {
             deadline,
             memory,
             publications,
+            log,
             resources: Arc::clone(&program.resources),
             memory_idle,
             memory_max,
@@ -161,8 +168,9 @@ impl LuauMachine {
     ) -> Result<Option<ProcedureAnswer>, ProcedureFailure> {
         self.calls += 1;
         self.memory.clear();
+        self.log.begin_call();
         self.deadline.set(times(settings, call.time_max));
-        let message = SharedMessage::new(call.message, call.so_far, &self.memory);
+        let message = SharedMessage::new(call.message, call.so_far, &self.memory, &self.deadline);
         let begin = || {
             let arguments = self.lua.create_table()?;
             for (name, value) in &settings.arguments {

@@ -38,13 +38,16 @@ use crate::procedure::{
 use crate::{ConfigurationProblem, LuauSettings, ProceduresConfiguration};
 
 mod answer;
+mod call_log;
 mod deadline;
 mod folder;
+mod functions;
 mod host_memory;
 mod json;
 mod library;
 mod lint;
 mod machine;
+mod tokens;
 mod view;
 mod waiting;
 mod working;
@@ -91,10 +94,12 @@ pub(crate) fn compile(
         }
     }
     for (file, text) in folder.complaints() {
-        problems.push(ConfigurationProblem::warning(
-            file.display().to_string(),
-            text,
-        ));
+        let file = file.display().to_string();
+        problems.push(ConfigurationProblem::warning(file, text));
+    }
+    for (directory, text) in folder.unread() {
+        let directory = directory.display().to_string();
+        problems.push(ConfigurationProblem::error(directory, text));
     }
     procedures
 }

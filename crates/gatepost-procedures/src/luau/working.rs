@@ -8,6 +8,7 @@ use gatepost_message::{Edit, EditedField, Format, Message, Verdict, edit};
 use mlua::Error;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::deadline::Deadline;
 use super::host_memory::HostMemory;
 
 /// The maximum number of changes of one message; more indicate a runaway loop.
@@ -28,10 +29,17 @@ pub(super) struct MessageInWork {
     leaves: Option<Arc<[Leaf]>>,
     /// The account to which the changes are charged.
     memory: Arc<HostMemory>,
+    /// The end of the call: to parse a large mail takes longer than many loops.
+    deadline: Arc<Deadline>,
 }
 
 impl SharedMessage {
-    pub(super) fn new(message: &Arc<Message>, so_far: &Verdict, memory: &Arc<HostMemory>) -> Self {
+    pub(super) fn new(
+        message: &Arc<Message>,
+        so_far: &Verdict,
+        memory: &Arc<HostMemory>,
+        deadline: &Arc<Deadline>,
+    ) -> Self {
         Self(Arc::new(Mutex::new(Some(MessageInWork {
             message: Arc::clone(message),
             so_far: so_far.clone(),
@@ -39,6 +47,7 @@ impl SharedMessage {
             edited: None,
             leaves: None,
             memory: Arc::clone(memory),
+            deadline: Arc::clone(deadline),
         }))))
     }
 
@@ -51,6 +60,7 @@ impl SharedMessage {
         let working = state.as_mut().ok_or_else(|| {
             Error::runtime("this message was judged already; do not keep it beyond the call")
         })?;
+        working.deadline.check_clock()?;
         act(working)
     }
 

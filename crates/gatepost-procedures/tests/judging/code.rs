@@ -1,11 +1,13 @@
 //! Operators' Luau code: its inputs and results, and proof that no code delays others.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gatepost_message::Action;
 use gatepost_procedures::ProcedureArguments;
+use gatepost_settings::{ByteSize, Period};
 
-use super::{Fixture, call};
+use super::{Fixture, call, mail};
 
 #[tokio::test]
 async fn luau_code_sees_the_message_and_its_arguments() {
@@ -111,6 +113,7 @@ async fn hostile_code_is_stopped() {
         ("an error value", "error({})"),
         ("a wrong answer", "return function() end"),
         ("a wrong action", r#"return {action = ("explode")}"#),
+        ("no score", r#"return {action = "tag", score = 0 / 0}"#),
         ("no such field", "return message.body.nothing.at.all"),
     ];
     for (name, body) in attacks {
@@ -138,11 +141,43 @@ async fn hostile_code_is_stopped() {
     }
 }
 
+/// Few loops, each of which has the host read the whole of a large mail.
+#[tokio::test]
+async fn work_of_the_host_counts_as_time_of_the_call() {
+    let source = r#"
+        return function(message)
+            local count = 0
+            local _, why = pcall(function()
+                while count < 1000 do
+                    local text = message.text
+                    count += 1
+                end
+            end)
+            return `{count} {why}`
+        end"#;
+    let mut fixture = Fixture::new().with("read", source);
+    let luau = &mut fixture.configuration.procedures.luau;
+    luau.memory_max = ByteSize::mebibytes(256);
+    luau.time_max = Period::milliseconds(100);
+    let procedures = fixture.start();
+    let message = mail(&format!(
+        "Subject: a\r\n\r\n{}",
+        "a line\r\n".repeat(1 << 21)
+    ));
+    let answer = procedures
+        .call("/read", Arc::new(message), ProcedureArguments::none())
+        .await
+        .expect("a procedure");
+    let (count, why) = answer.text.split_once(' ').expect("two words");
+    assert!(why.contains("ran longer than the 100 ms"), "{why}");
+    assert!(count.parse().is_ok_and(|count: u32| count < 40), "{count}");
+}
+
 #[tokio::test]
 async fn code_reaches_nothing_outside() {
     let source = r#"
         return function()
-            for _, name in {"io", "require", "package", "loadfile", "dofile"} do
+            for _, name in {"io", "require", "package", "loadfile", "loadstring", "dofile"} do
                 assert(getfenv()[name] == nil, name)
             end
             assert(os.execute == nil and os.getenv == nil and os.remove == nil)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gatepost_message::Action;
 use gatepost_procedures::ProcedureArguments;
 use gatepost_rules::RuleSet;
-use gatepost_settings::ByteSize;
+use gatepost_settings::{ByteSize, Period};
 
 use super::{Fixture, call, judge, mail, scope};
 
@@ -49,6 +49,25 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what} did not come");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_listed_removes_no_procedure() {
+    let mut fixture = Fixture::new().with("own/greet", r#"return function() return "one" end"#);
+    fixture.configuration.procedures.recheck = Period::seconds(0);
+    let folder = fixture.folder.path().join("own");
+    fixture.configuration.procedures.path.clone_from(&folder);
+    let procedures = fixture.start();
+    fs::rename(&folder, fixture.folder.path().join("moved")).expect("renamed");
+    fs::write(&folder, "a file in its place").expect("written");
+    procedures.read_folder();
+    let answer = call(&procedures, "/greet", ProcedureArguments::none()).await;
+    assert_eq!(answer.text, "one");
+    let refused = procedures.in_force().refused;
+    assert!(
+        refused[0].problems[0].contains("cannot be read"),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]

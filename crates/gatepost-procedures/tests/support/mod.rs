@@ -62,7 +62,7 @@ impl Fixture {
         folder.path().clone_into(&mut configuration.procedures.path);
         configuration.procedures.judges = 2;
         configuration.procedures.recheck = Period::milliseconds(20);
-        configuration.procedures.luau.time_max = Period::seconds(20);
+        configuration.procedures.luau.time_max = Period::seconds(60);
         Self {
             folder,
             configuration,
