@@ -346,6 +346,23 @@ async fn people_are_answered_once_and_programs_never() {
 }
 
 #[tokio::test]
+async fn no_more_senders_are_answered_than_are_remembered() {
+    let mut fixture = Fixture::new().run(&["/autoreply"]);
+    let mails = fixture.mails();
+    fixture.configuration.table.autoreply.senders_max = 2;
+    let procedures = fixture.start();
+    let before = fixture.values.count();
+    for number in 0..5 {
+        let mut message = mail("To: anna@example.org\r\n\r\nhi\r\n");
+        message.envelope.sender = Some(format!("bert{number}@example.net"));
+        let verdict = judge(&procedures, message).await;
+        assert_eq!(verdict.action, Action::Accept, "{}", verdict.reason);
+    }
+    assert_eq!(mails.try_iter().count(), 2);
+    assert_eq!(fixture.values.count(), before + 2);
+}
+
+#[tokio::test]
 async fn a_signature_is_placed_below_the_text() {
     let fixture = Fixture::new().run(&["/signature -text \"Anna, Office\""]);
     let procedures = fixture.start();

@@ -30,6 +30,8 @@ pub struct AutoreplySettings {
     pub file: Option<PathBuf>,
     /// The time for which a sender who was answered gets no other reply.
     pub every: Period,
+    /// Senders that are remembered at once; when they are reached, further ones get no reply.
+    pub senders_max: usize,
 }
 
 impl Default for AutoreplySettings {
@@ -40,6 +42,7 @@ impl Default for AutoreplySettings {
             text: String::new(),
             file: None,
             every: Period::seconds(7 * 86_400),
+            senders_max: 10_000,
         }
     }
 }
@@ -143,8 +146,16 @@ impl Procedure for Autoreply {
             return accepted;
         }
         let every = Some(self.settings.every.duration());
+        // Strangers choose their senders: they must not fill the values of other procedures.
+        let senders_max = self.settings.senders_max;
         values
-            .set(SPACE, key.as_bytes(), StoredValue::Flag(true), every)
+            .set_within(
+                SPACE,
+                key.as_bytes(),
+                StoredValue::Flag(true),
+                every,
+                senders_max,
+            )
             .map_err(|error| ProcedureFailure(error.to_string()))?;
         self.resources
             .mailer

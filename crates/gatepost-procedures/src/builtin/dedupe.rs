@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gatepost_mail::Mail;
 use gatepost_message::{Action, Format, Message, Verdict};
-use gatepost_settings::Period;
+use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{RepetitionLimits, Resources};
@@ -45,6 +45,8 @@ pub struct DedupeSettings {
     pub summary: bool,
     /// Different messages that are remembered at once; beyond them nothing is folded.
     pub keys_max: usize,
+    /// The size of all messages that are held for summaries; a message beyond it is not folded.
+    pub bytes_max: ByteSize,
 }
 
 impl Default for DedupeSettings {
@@ -56,6 +58,7 @@ impl Default for DedupeSettings {
             action: Action::Drop,
             summary: true,
             keys_max: 10_000,
+            bytes_max: ByteSize::mebibytes(64),
         }
     }
 }
@@ -133,6 +136,7 @@ impl Procedure for Dedupe {
             window: self.settings.window.duration(),
             keys_max: self.settings.keys_max,
             summary: self.settings.summary,
+            bytes_max: self.settings.bytes_max.as_usize(),
         };
         let folded = repetitions.fold(key, call.message, limits, Instant::now());
         Ok(match folded {

@@ -15,6 +15,8 @@ use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, Procedu
 
 /// The depth of parts; deeper parts are not text that a person wrote.
 const DEPTH_MAX: usize = 5;
+/// The beginnings of the names of character sets in which ASCII letters are not single bytes.
+const WIDE_CHARSETS: [&str; 4] = ["utf-16", "utf-32", "ucs-", "iso-10646"];
 /// The length of encoded lines, in characters (RFC 2045, section 6.7, section 6.8).
 const ENCODED_LINE: usize = 76;
 
@@ -120,8 +122,9 @@ impl SignatureCheck {
             encoding.as_str(),
             "8bit" | "binary" | "base64" | "quoted-printable"
         );
+        let is_wide = WIDE_CHARSETS.iter().any(|wide| charset.starts_with(wide));
         let is_writable = text.is_ascii() || (is_utf8 && takes_eight_bits);
-        if !is_writable {
+        if !is_writable || is_wide {
             return None;
         }
         let mut signed = head.to_vec();
@@ -353,6 +356,9 @@ mod tests {
             .replace("\r\n", "");
         let decoded = BASE64.decode(encoded).expect("base64");
         assert_eq!(decoded, "hello\r\n-- \r\nJürgen\r\n".as_bytes());
+        let wide = "Content-Type: text/plain; charset=\"UTF-16LE\"\r\n\
+            Content-Transfer-Encoding: base64\r\n\r\naABpAA==\r\n";
+        assert_eq!(signed("Anna", wide), None);
         let once = signed(
             "Jürgen",
             &format!("{head}quoted-printable\r\n\r\nhello\r\n"),
