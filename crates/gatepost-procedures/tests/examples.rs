@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use gatepost_message::{Action, Message, MessageId, edit};
 use gatepost_procedures::Procedures;
+use gatepost_settings::ByteSize;
+use gatepost_store::{ValueLimits, ValueStore};
 
 use support::{Fixture, judge, mail};
 
@@ -59,6 +61,23 @@ async fn greylisting_accepts_a_sender_that_tries_again() {
     assert_eq!(judge(&procedures, neighbour).await.action, Action::Accept);
 }
 
+#[tokio::test]
+async fn greylisting_defers_nothing_that_it_cannot_remember() {
+    let mut fixture = Fixture::new().with("mail/greylist", GREYLIST);
+    let limits = ValueLimits {
+        count_max: 1,
+        bytes_max: ByteSize::mebibytes(1),
+    };
+    fixture.values = ValueStore::in_memory(limits);
+    let procedures = fixture.run(&["/mail/greylist"]).start();
+    let mut message = mail("Subject: a\r\n\r\nb\r\n");
+    let first = judge(&procedures, message.clone()).await;
+    assert_eq!(first.action, Action::Defer, "{}", first.reason);
+    message.envelope.sender = Some("other@example.net".to_owned());
+    let second = judge(&procedures, message).await;
+    assert_eq!(second.action, Action::Accept, "{}", second.reason);
+}
+
 async fn with_file(procedures: &Procedures, name: &str, content: &[u8]) -> (Action, String) {
     let mut text = format!(
         "Content-Type: multipart/mixed; boundary=m\r\n\r\n--m\r\n\r\nhello\r\n--m\r\n\
@@ -84,6 +103,7 @@ async fn attachments_are_held_to_the_policy() {
         ("bill.pdf", &b"%PDF-1.7"[..], Action::Accept, ""),
         ("disk.iso", b"CD001", Action::Accept, ""),
         ("bill.pdf.EXE", b"anything", Action::Reject, "is a program"),
+        ("bill.js. .", b"anything", Action::Reject, "is a program"),
         ("sheet.xlsm", b"PK", Action::Reject, "has macros"),
         (
             "bill.pdf",
