@@ -239,7 +239,8 @@ impl Gateway {
                 None => tickets.extend(for_mailboxes.map(|mail| self.0.store.deliver(mail))),
             }
         }
-        if is_journaled {
+        // A reload may have put a scope in force since: its message would be lost.
+        if is_journaled || verdict.action == Action::Quarantine {
             let entry = JournalEntry {
                 subject: rendered.subject.clone(),
                 deliveries,

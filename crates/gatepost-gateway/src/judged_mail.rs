@@ -104,3 +104,42 @@ impl Gateway {
             .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_broker::{Broker, BrokerSettings};
+    use gatepost_message::{Action, Envelope, Format, Listener, Peer};
+    use gatepost_procedures::{DeferredRules, Procedures, ProceduresConfiguration};
+    use gatepost_store::Store;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_quarantined_message_is_kept_although_no_scope_was_known_before() {
+        let store = Store::in_memory().expect("memory");
+        let broker = Broker::open(BrokerSettings::default(), store.clone()).expect("a broker");
+        let rules = DeferredRules::new(|| None, |_| ());
+        let started = Procedures::start(ProceduresConfiguration::default(), rules);
+        let (procedures, _) = started.expect("no mistakes");
+        let gateway = Gateway::new(procedures, Arc::new(broker), store.clone());
+        let envelope = Envelope::new(Listener::Http, Peer::Local);
+        let topic = Topic::new("sensors/1").ok();
+        let body = Bytes::from_static(b"21");
+        let message = Message::new(envelope, topic, Format::Payload, body);
+        let rendered = mail_payload::RenderedPayload::of_body(&message);
+        assert!(!gateway.is_journaled(&message));
+        let submission = GatewaySubmission {
+            arrived: &message,
+            edited: &message,
+            topics: message.topic.as_slice(),
+            is_journaled: false,
+        };
+        let judgement = TimedVerdict {
+            verdict: Verdict::new(Action::Quarantine, "suspicious"),
+            duration: Duration::ZERO,
+        };
+        let outcome = gateway.finish(submission, None, judgement, &rendered).await;
+        assert_eq!(outcome.verdict.action, Action::Quarantine);
+        assert!(store.quarantined(message.id).expect("read").is_some());
+    }
+}
