@@ -34,6 +34,14 @@ const BACKLOG: i32 = 4096;
 /// protocols where the client speaks first. The kernel takes whole seconds.
 const FIRST_BYTES_WAIT: Duration = Duration::from_secs(1);
 
+/// The silence of a connection after which the kernel asks its peer for a sign of life: a peer that
+/// has vanished without closing would otherwise hold the connection forever.
+const PROBE_AFTER: Duration = Duration::from_mins(15);
+/// The time between two such probes.
+const PROBE_INTERVAL: Duration = Duration::from_mins(1);
+/// Probes without an answer after which the connection is lost.
+const PROBES_MAX: u32 = 5;
+
 /// An address that is listened on, before any worker accepts from it.
 pub struct Acceptor {
     socket: OwnedFd,
@@ -92,7 +100,7 @@ impl Acceptor {
         let address = socket.local_addr()?;
         let bind = match (address.as_socket(), address.as_pathname()) {
             (Some(address), _) => {
-                socket.set_tcp_nodelay(true)?;
+                set_options(&socket)?;
                 Bind::Tcp(address)
             }
             (None, Some(path)) => Bind::Unix(path.to_owned()),
@@ -200,9 +208,18 @@ fn tcp_socket(address: std::net::SocketAddr) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    // Accepted sockets inherit this option, which saves a system call for each connection.
-    socket.set_tcp_nodelay(true)?;
+    set_options(&socket)?;
     Ok(socket)
+}
+
+/// Sets the options that accepted sockets inherit, which saves system calls for each connection.
+fn set_options(socket: &socket2::Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    let probes = socket2::TcpKeepalive::new()
+        .with_time(PROBE_AFTER)
+        .with_interval(PROBE_INTERVAL)
+        .with_retries(PROBES_MAX);
+    socket.set_tcp_keepalive(&probes)
 }
 
 /// One more socket that listens where `first` does.
@@ -237,6 +254,17 @@ mod tests {
     use super::*;
     use std::future::poll_fn;
     use std::net::TcpStream as StdTcpStream;
+
+    #[tokio::test]
+    async fn accepted_connections_ask_a_silent_peer_for_a_sign_of_life() {
+        let acceptor = Acceptor::bind(&loopback()).expect("a free address");
+        let _client = connect(acceptor.local());
+        let listening = acceptor.listen().expect("registered");
+        let (accepted, _) = listening.accept().await.expect("a connection");
+        let socket = socket2::SockRef::from(&accepted);
+        assert!(socket.keepalive().expect("an option"));
+        assert_eq!(socket.tcp_keepalive_time().expect("an option"), PROBE_AFTER);
+    }
 
     async fn echo_once(bind: Bind, connect: impl FnOnce(&Bind) -> Box<dyn io::Write + Send>) {
         let acceptor = Acceptor::bind(&bind).expect("a free address");
