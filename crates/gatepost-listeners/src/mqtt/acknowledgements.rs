@@ -49,7 +49,13 @@ pub(super) enum SessionAcknowledgement {
     /// PUBREL.
     Release(PacketId, Reason),
     /// PUBCOMP.
-    Complete(PacketId, Reason),
+    Complete {
+        packet_id: PacketId,
+        reason: Reason,
+        /// Whether it frees a part of the client's quota: its publication came over this
+        /// connection.
+        counts: bool,
+    },
     /// SUBACK, and the retained messages that follow it.
     Subscribed(SubscribeOutcome),
     /// UNSUBACK.
@@ -90,7 +96,9 @@ impl DueAcknowledgement {
     const fn counts(&self) -> bool {
         match self {
             Self::Publication(answer) => !answer.exactly_once,
-            Self::Session(step) => matches!(step, SessionAcknowledgement::Complete(..)),
+            Self::Session(step) => {
+                matches!(step, SessionAcknowledgement::Complete { counts: true, .. })
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! One connection: its loop of reading, handling packets and writing, and its end.
 
+use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_broker::{Attachment, DisconnectCause, Limit, Receipt, SubscriberSocket};
 use gatepost_message::Peer;
-use gatepost_mqtt::{Ack, Packet, PropertiesBuffer, Property, Reason, Version};
+use gatepost_mqtt::{Ack, Packet, PacketId, PropertiesBuffer, Property, Reason, Version};
 use gatepost_users::Identity;
 
 use super::acknowledgements::{
@@ -56,13 +57,7 @@ pub(super) async fn open(
 ) -> Option<ServedConnection> {
     let stream = Arc::new(stream);
     let (mut input, framing) = match websocket {
-        Some(_) => {
-            let frame_bytes_max = context.settings.packet_max.bytes() + 16;
-            (
-                MqttInput::websocket(frame_bytes_max),
-                PacketFraming::WebSocket,
-            )
-        }
+        Some(_) => (MqttInput::websocket(), PacketFraming::WebSocket),
         None => (MqttInput::plain(), PacketFraming::Plain),
     };
     let first = OpeningConnection {
@@ -175,6 +170,9 @@ pub(super) struct MqttConnection {
     /// Allocated at the first PUBLISH, since most clients only subscribe.
     pub(super) publishing: Option<Box<PublishingState>>,
     pub(super) acknowledgements: Acknowledgements,
+    /// QoS 2 publications of the client over earlier connections that it has not released: they do
+    /// not count against its quota.
+    pub(super) inherited: HashSet<PacketId>,
     /// Control packets of the present batch.
     pub(super) out: BytesMut,
     /// Whether reading is paused, so that a publisher waits for slow subscribers.
@@ -211,6 +209,7 @@ impl MqttConnection {
             peer,
             publishing: None,
             acknowledgements: Acknowledgements::default(),
+            inherited: HashSet::new(),
             out: BytesMut::new(),
             paused: false,
             turn: WorkTurn::default(),
@@ -219,6 +218,7 @@ impl MqttConnection {
         };
         connection.set_identity(opened.identity);
         if opened.session_present {
+            connection.inherited = connection.attachment.received_ids().into_iter().collect();
             // A subscription that was permitted at its SUBSCRIBE may be denied by now.
             connection.drop_denied_subscriptions();
         }

@@ -40,7 +40,7 @@ impl From<DisconnectCause> for ConnectionEnd {
             ),
             DisconnectCause::TooSlow => (
                 Reason::QUOTA_EXCEEDED,
-                "the connection publishes more than its limits permit",
+                "the client reads or acknowledges too slowly",
             ),
             DisconnectCause::Administrative => {
                 (Reason::ADMINISTRATIVE_ACTION, "ended by an operator")

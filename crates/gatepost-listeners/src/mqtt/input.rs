@@ -53,8 +53,10 @@ impl MqttInput {
         Self::default()
     }
 
-    pub(super) fn websocket(frame_bytes_max: u64) -> Self {
-        let decoder = WebSocketDecoder::new(frame_bytes_max, AcceptedMessages::BinaryStream);
+    /// Frames may have any length, since each may contain any number of packets
+    /// \[MQTT-6.0.0-2\]; the packets are bounded.
+    pub(super) fn websocket() -> Self {
+        let decoder = WebSocketDecoder::new(u64::MAX, AcceptedMessages::BinaryStream);
         Self {
             websocket: Some(Box::new(WebSocketInput { decoder })),
             ..Self::default()
@@ -201,5 +203,27 @@ impl MqttInput {
             self.tail = tail[used..].to_vec();
         }
         used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_websocket_frame_may_be_larger_than_any_packet() {
+        let mut input = MqttInput::websocket();
+        let mut controls = ControlFrames::default();
+        let mut header = vec![0x82, 0xFF];
+        header.extend((1_u64 << 40).to_be_bytes());
+        header.extend([0; 4]);
+        let mut packets = 0;
+        for bytes in [&header[..], &[0xC0, 0], &[0xC0, 0]] {
+            input.take_frames(bytes, &mut controls, |bytes| {
+                packets += bytes.len() / 2;
+                bytes.len()
+            });
+        }
+        assert_eq!((packets, controls.error), (2, None));
     }
 }

@@ -81,12 +81,18 @@ impl MqttConnection {
 
     /// PUBREL: the client's publication is released, its identifier free \[MQTT-4.3.3-11\].
     fn released(&mut self, ack: Ack<'_>) {
-        let reason = if self.attachment.note_released(ack.packet_id) {
+        let is_known = self.attachment.note_released(ack.packet_id);
+        let is_inherited = self.inherited.remove(&ack.packet_id);
+        let reason = if is_known {
             Reason::SUCCESS
         } else {
             Reason::PACKET_IDENTIFIER_NOT_FOUND
         };
-        self.step(SessionAcknowledgement::Complete(ack.packet_id, reason));
+        self.step(SessionAcknowledgement::Complete {
+            packet_id: ack.packet_id,
+            reason,
+            counts: is_known && !is_inherited,
+        });
     }
 
     /// Acknowledges a change of the session: immediately, or when it is durable and known to the
@@ -106,7 +112,9 @@ impl MqttConnection {
             SessionAcknowledgement::Release(packet_id, reason) => {
                 self.answer(&Packet::Pubrel(Ack::new(packet_id, reason)));
             }
-            SessionAcknowledgement::Complete(packet_id, reason) => {
+            SessionAcknowledgement::Complete {
+                packet_id, reason, ..
+            } => {
                 self.answer(&Packet::Pubcomp(Ack::new(packet_id, reason)));
             }
             SessionAcknowledgement::Subscribed(subscribed) => self.subscribed(subscribed),

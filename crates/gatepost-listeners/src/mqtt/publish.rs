@@ -13,7 +13,9 @@ use gatepost_users::Identity;
 use super::acknowledgements::PublishAcknowledgement;
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
-use super::publishing::{JudgedPublication, PublishingState, reason, reason_of_violation};
+use super::publishing::{
+    JudgedPublication, PublishingState, WaitingPublication, reason, reason_of_violation,
+};
 use super::settings::OnReject;
 use crate::mount::MountPrefix;
 
@@ -50,7 +52,7 @@ impl MqttConnection {
             let may_wait = [DELAY, SEQUENCE_ID]
                 .into_iter()
                 .any(|name| user_property(publish, name).is_some());
-            if publishing.is_judged(slot, gateway) || may_wait {
+            if publishing.is_judged(slot, gateway) || may_wait || publishing.is_awaited(slot) {
                 let gateway = gateway.clone();
                 self.submit(publish, slot, &gateway);
                 return Ok(());
@@ -109,11 +111,13 @@ impl MqttConnection {
         }
     }
 
-    /// Section 3.3.4: more publications than the client may have unacknowledged. MQTT 3 has no such
-    /// limit.
+    /// Section 3.3.4: more publications than the client may have unacknowledged, of those that it
+    /// has sent over this connection (section 4.9). MQTT 3 has no such limit.
     fn check_receive_maximum(&self) -> Result<(), ConnectionEnd> {
-        let receive_max = usize::from(self.context.settings.receive_max);
-        let count = self.acknowledgements.unacknowledged() + self.attachment.received_count();
+        let receive_max = self.context.settings.receive_max();
+        let received = self.attachment.received_count();
+        let received = received.saturating_sub(self.inherited.len());
+        let count = self.acknowledgements.unacknowledged() + received;
         if self.version.has_properties() && count >= receive_max {
             return Err(ConnectionEnd::Server(
                 Reason::RECEIVE_MAXIMUM_EXCEEDED,
@@ -171,7 +175,12 @@ impl MqttConnection {
     /// Whether the same exactly-once publication arrived before: then it is answered like the first
     /// one, and not published \[MQTT-4.3.3-10\].
     fn is_repetition(&mut self, publish: &Publish<'_>, packet_id: PacketId) -> bool {
-        match self.attachment.receipt(packet_id) {
+        let receipt = self.attachment.receipt(packet_id);
+        if !matches!(receipt, Receipt::Unknown) {
+            // It counts as a publication of this connection, as it does for the client.
+            self.inherited.remove(&packet_id);
+        }
+        match receipt {
             Receipt::Unknown => return false,
             Receipt::Received => self.push_answer(publish, Reason::SUCCESS, ""),
             Receipt::Undecided | Receipt::Submitted(_) => {
@@ -259,7 +268,13 @@ impl MqttConnection {
         message.retain = publish.retain;
         message.properties = carried(publish, mount.as_ref());
         let id = message.id;
-        publishing.waiting.push_back((message, publish.packet_id));
+        let sender = self.attachment.record_sender(id);
+        let publishing = self.publishing();
+        publishing.waiting.push_back(WaitingPublication {
+            message,
+            packet_id: publish.packet_id,
+            sender,
+        });
         publishing.judge_next(gateway);
         if let Some(packet_id) = publish.packet_id {
             if exactly_once {

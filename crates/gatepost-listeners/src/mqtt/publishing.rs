@@ -5,9 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use gatepost_broker::{Publisher, RuleViolation, TopicSlot, VerdictReporter};
+use gatepost_broker::{Publisher, RecordedSender, RuleViolation, TopicSlot, VerdictReporter};
 use gatepost_gateway::{Gateway, SubmissionOutcome};
-use gatepost_message::{Action, Listener, Message, MessageId, Qos};
+use gatepost_message::{Action, Listener, Message, MessageId, Qos, Topic};
 use gatepost_mqtt::{PacketId, Reason};
 use gatepost_store::{StoreError, Ticket};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -33,6 +33,14 @@ pub(super) struct JudgedPublication {
     exactly_once: bool,
 }
 
+/// A publication before its verdict.
+pub(super) struct WaitingPublication {
+    pub(super) message: Message,
+    pub(super) packet_id: Option<PacketId>,
+    /// For subscriptions with No Local.
+    pub(super) sender: RecordedSender,
+}
+
 type Judging = Pin<Box<dyn Future<Output = JudgedPublication> + Send>>;
 
 /// The state of a connection that publishes.
@@ -46,7 +54,9 @@ pub(super) struct PublishingState {
     /// The generations of topics and procedures that `scopes` belongs to.
     scopes_of: (u64, u64),
     judging: Option<Judging>,
-    pub(super) waiting: VecDeque<(Message, Option<PacketId>)>,
+    /// The topic of the publication that is being judged.
+    judging_topic: Option<Topic>,
+    pub(super) waiting: VecDeque<WaitingPublication>,
     /// The timer that delays the next read; made once, for the few connections that need it.
     gathering: Option<Pin<Box<Sleep>>>,
 }
@@ -60,6 +70,7 @@ impl PublishingState {
             scopes: Vec::new(),
             scopes_of: (0, 0),
             judging: None,
+            judging_topic: None,
             waiting: VecDeque::new(),
             gathering: None,
         }
@@ -119,6 +130,18 @@ impl PublishingState {
         *scope == TopicScope::Applies
     }
 
+    /// Whether an earlier publication on this topic waits for a verdict, which a later one must not
+    /// overtake \[MQTT-4.6.0-5\].
+    pub(super) fn is_awaited(&self, slot: TopicSlot) -> bool {
+        if self.judging.is_none() {
+            return false;
+        }
+        let topic = Some(self.publisher.topic(slot));
+        let mut waiting = self.waiting.iter();
+        self.judging_topic.as_ref() == topic
+            || waiting.any(|waiting| waiting.message.topic.as_ref() == topic)
+    }
+
     /// Waits for the next verdict. Publications of one client are judged one after the other, so
     /// that their order is kept.
     pub(super) fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<JudgedPublication> {
@@ -143,9 +166,10 @@ impl PublishingState {
 
     pub(super) fn judge_next(&mut self, gateway: &Gateway) {
         if self.judging.is_none()
-            && let Some((message, packet_id)) = self.waiting.pop_front()
+            && let Some(next) = self.waiting.pop_front()
         {
-            self.judging = Some(judge(gateway.clone(), message, packet_id));
+            self.judging_topic.clone_from(&next.message.topic);
+            self.judging = Some(judge(gateway.clone(), next));
         }
     }
 
@@ -164,23 +188,30 @@ impl PublishingState {
                 let judged = judging.await;
                 self.settle(&judged, on_reject);
             }
-            while let Some((message, packet_id)) = self.waiting.pop_front() {
-                let judged = judge(gateway.clone(), message, packet_id).await;
+            while let Some(next) = self.waiting.pop_front() {
+                let judged = judge(gateway.clone(), next).await;
                 self.settle(&judged, on_reject);
             }
         });
     }
 }
 
-fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Judging {
+fn judge(gateway: Gateway, publication: WaitingPublication) -> Judging {
     Box::pin(async move {
+        let WaitingPublication {
+            message,
+            packet_id,
+            sender,
+        } = publication;
         let exactly_once = message.qos == Qos::ExactlyOnce;
-        JudgedPublication {
+        let judged = JudgedPublication {
             message: message.id,
             outcome: gateway.submit(message).await,
             packet_id,
             exactly_once,
-        }
+        };
+        drop(sender);
+        judged
     })
 }
 

@@ -5,10 +5,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::mqtt::{MqttSettings, OnReject};
 use gatepost_message::{Action, Listener, Qos, TopicFilter};
-use gatepost_mqtt::{Connect, Packet, Property, Reason, Version};
+use gatepost_mqtt::{
+    Connect, Packet, PacketProperties, PropertiesBuffer, Property, Publish, Reason,
+    SubscriptionOptions, Version,
+};
 use gatepost_procedures::{Procedures, ProceduresConfiguration, ScopeSettings};
 use gatepost_rules::RuleSet;
 
@@ -274,6 +278,63 @@ fn verdicts_keep_the_order_of_a_clients_publications_and_other_topics_are_not_ju
     assert_eq!(topics, expected);
     let judged = fixture.await_journal(200);
     assert_eq!(judged.len(), 200, "'other' was not judged");
+}
+
+#[test]
+fn a_no_local_subscription_gets_no_judged_publication_of_its_own_client() {
+    let fixture = Fixture::new(OnReject::NotAuthorized);
+    let mut other = fixture.connect(Version::Mqtt5, "other");
+    other.subscribe("judged/#", Qos::AtMostOnce);
+    let mut bridge = fixture.connect(Version::Mqtt5, "bridge");
+    let options = SubscriptionOptions {
+        no_local: true,
+        ..SubscriptionOptions::at(Qos::AtMostOnce)
+    };
+    bridge.subscribe_with("judged/#", options, PacketProperties::EMPTY);
+    for qos in [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        bridge.publish("judged/one", b"accept", qos, false);
+        assert_eq!(publication(&mut other).0, "accept");
+        if qos != Qos::AtMostOnce {
+            assert_eq!(acknowledgement(&mut bridge).0, Reason::SUCCESS);
+        }
+    }
+    assert!(bridge.is_alive(), "and nothing else came");
+    other.publish("judged/one", b"accept", Qos::AtMostOnce, false);
+    assert_eq!(publication(&mut bridge).0, "accept");
+}
+
+#[test]
+fn a_publication_does_not_overtake_one_that_waits_for_a_verdict() {
+    let fixture = Fixture::new(OnReject::NotAuthorized);
+    let mut subscriber = fixture.connect(Version::Mqtt5, "subscriber");
+    subscriber.subscribe("other", Qos::AtMostOnce);
+    let mut publisher = fixture.connect(Version::Mqtt5, "publisher");
+    let mut properties = PropertiesBuffer::new();
+    let sequence = Property::UserProperty(("sequence_id", "one"));
+    properties.push(&sequence).expect("short");
+    let mut sent = BytesMut::new();
+    for (payload, properties) in [
+        (b"1", properties.as_properties()),
+        (b"2", PacketProperties::EMPTY),
+        (b"3", properties.as_properties()),
+        (b"4", PacketProperties::EMPTY),
+    ] {
+        let publish = Publish {
+            dup: false,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            topic: "other",
+            packet_id: None,
+            properties,
+            payload,
+        };
+        let packet = Packet::Publish(publish);
+        packet.encode(Version::Mqtt5, &mut sent).expect("short");
+    }
+    // In one write, so that the server reads them together.
+    publisher.send_bytes(&sent);
+    let received = [(); 4].map(|()| publication(&mut subscriber).0);
+    assert_eq!(received, ["1", "2", "3", "4"]);
 }
 
 #[test]
