@@ -119,8 +119,38 @@ impl Publication {
     /// The seconds of expiry left at `now`; `Some(0)` means that it has expired
     /// \[MQTT-3.3.2-5\]\[MQTT-3.3.2-6\].
     pub fn expiry_seconds_left(&self, now: SystemTime) -> Option<u32> {
+        let seconds = self.properties.as_ref()?.expiry_seconds?;
         let left = self.expires()?.duration_since(now).unwrap_or_default();
-        // Rounded up, so that a message does not expire early.
-        Some(left.as_secs() as u32 + u32::from(left.subsec_nanos() > 0))
+        // Rounded up, so that a message does not expire early. A clock that was set back since the
+        // message arrived does not prolong its expiry.
+        let rounded_up = left.as_millis().div_ceil(1_000);
+        Some(u32::try_from(rounded_up).map_or(seconds, |left| left.min(seconds)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_prolong_an_expiry() {
+        let topic = Topic::new("a").expect("a topic");
+        let mut publication = Publication::new(topic, "x");
+        let mut left = |seconds: u32, set_back: Duration| {
+            publication.properties = Some(Box::new(Properties {
+                expiry_seconds: Some(seconds),
+                ..Properties::default()
+            }));
+            publication.expiry_seconds_left(publication.id.time() - set_back)
+        };
+        for set_back in [
+            Duration::ZERO,
+            Duration::from_millis(1),
+            Duration::from_hours(1),
+        ] {
+            for seconds in [0, 10, u32::MAX] {
+                assert_eq!(left(seconds, set_back), Some(seconds), "{set_back:?}");
+            }
+        }
     }
 }
