@@ -1,5 +1,6 @@
 //! A session without a broker: the frames that it sends, their order, and its queue.
 
+use std::io::{self, IoSlice};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +15,7 @@ use smallvec::SmallVec;
 use super::*;
 use crate::authorization::Authorization;
 use crate::bounded_socket::BoundedSocket;
-use crate::encoder::{Encoder, FrameOptions, Unencodable, WireFormat};
+use crate::encoder::{Encoder, FrameOptions, SubscriberSocket, Unencodable, WireFormat};
 use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
 
@@ -211,6 +212,27 @@ fn bytes_that_the_socket_refuses_are_written_by_the_owner() {
     assert_eq!(fixture.taken(), "", "blocked: publishers only append");
     fixture.write_waiting();
     assert_eq!(fixture.taken(), "bcd");
+}
+
+/// A socket whose peer has closed it.
+struct BrokenSocket;
+
+impl SubscriberSocket for BrokenSocket {
+    fn try_write(&self, _slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[test]
+fn a_broken_socket_ends_the_connection() {
+    let fixture = Fixture::new(BrokerSettings::default());
+    if let Some(link) = &mut fixture.session.lock().link {
+        link.socket = Arc::new(BrokenSocket);
+    }
+    fixture.deliver("a", Qos::AtLeastOnce);
+    fixture.begin();
+    let ended = fixture.session.lock().ended;
+    assert_eq!(ended, Some(DisconnectCause::Broken));
 }
 
 #[test]

@@ -38,7 +38,11 @@ impl Session {
                 return;
             }
             let written = state.outbox.write_to(&*link.socket);
+            let is_broken = written.is_err();
             self.after_write(state, written, broker);
+            if is_broken {
+                return;
+            }
             self.pump(state, broker);
             self.refill(state, broker);
         }
