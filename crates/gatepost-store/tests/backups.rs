@@ -39,7 +39,7 @@ fn the_remains_of_an_interrupted_backup_are_replaced() {
         fs::remove_file(&target).expect("removed");
     }
     // No backup has left this one.
-    fs::write(&partial, "a file of somebody").expect("a file");
+    fs::write(&partial, "a file of another program").expect("a file");
     let refused = write_backup(&data, &target);
     assert!(matches!(refused, Err(BackupError::Exists(file)) if file == partial));
     assert_eq!(names(folder.path()), ["copy.db.partial", "data"]);

@@ -20,8 +20,8 @@ use rusqlite::config::DbConfig;
 
 use crate::folder::{DataFolder, file_error};
 use crate::{StoreError, connection, lock, recovery, schema};
-
 use partial::PartialBackup;
+
 pub use restore::{ExistingDatabase, restore_backup};
 pub use verify::{BackupContents, verify_backup};
 

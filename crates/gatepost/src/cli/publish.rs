@@ -27,11 +27,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 const WINDOW: usize = 256;
 /// The expiry of the session, so that QoS 2 is exactly once over a new connection too.
 const SESSION_SECONDS: u32 = 300;
-/// The interval at which the connection is looked at while no line comes, and while
-/// acknowledgements are missing.
+/// The interval at which the connection is read while no line comes, and while acknowledgements
+/// are missing.
 const IDLE_CHECK_EVERY: Duration = Duration::from_millis(500);
 const OPEN_CHECK_EVERY: Duration = Duration::from_millis(50);
-/// The duration of such a look.
+/// The duration of such a read.
 const CHECK_TIME: Duration = Duration::from_millis(1);
 /// Some publication was refused.
 const EXIT_REFUSED: u8 = 1;
