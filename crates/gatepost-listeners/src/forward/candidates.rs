@@ -147,7 +147,7 @@ mod tests {
                 let name = query[12..length].iter().position(|byte| *byte == 0);
                 let question_end = 12 + name.expect("a name") + 5;
                 let is_a = query[question_end - 3] == 1;
-                let address = if query[13..].starts_with(b"self") {
+                let address = if query[13..17].eq_ignore_ascii_case(b"self") {
                     [127, 0, 0, 1]
                 } else {
                     [192, 0, 2, 1]

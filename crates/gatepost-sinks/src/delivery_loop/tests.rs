@@ -98,7 +98,7 @@ fn given_up(work: &DeliveryLoop) -> u64 {
 }
 
 const DIGEST: DigestSchedule = DigestSchedule {
-    every: Duration::from_secs(60),
+    every: Duration::from_mins(1),
     messages_max: 500,
 };
 

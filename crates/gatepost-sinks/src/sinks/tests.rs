@@ -1,3 +1,5 @@
+//! Sinks over reloads of their settings, files and smarthost.
+
 use std::path::PathBuf;
 
 use gatepost_broker::BrokerSettings;
