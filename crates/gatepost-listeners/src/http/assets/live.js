@@ -7,7 +7,7 @@
   const SECONDS_MAX = 1e11;
   /** Digits after the point of a chart's labels. */
   const LABEL_DECIMALS = 2;
-  // The largest address that the server accepts is larger: a page with more live topics has several streams.
+  // Within the server's limits of an address; a page with more live topics has several streams.
   const [FILTERS_MAX, FILTER_CHARACTERS_MAX] = [100, 6_000];
   /** The first pause before a refused stream is requested again; it doubles up to the second. */
   const [AGAIN_MS, AGAIN_MS_MAX] = [1_000, 60_000];
