@@ -8,6 +8,7 @@ use gatepost_message::{Action, Edit, EditedField, Verdict};
 
 use super::negotiation::{NegotiatedOptions, action, step};
 use super::packet::{self, CHUNK_BYTES_MAX};
+use super::substitute::SubstituteField;
 
 /// Longer reasons are cut: a reply line has at most 512 octets (RFC 5321, section 4.5.3.1.5).
 const TEXT_BYTES_MAX: usize = 450;
@@ -104,17 +105,31 @@ fn reason(verdict: &Verdict, otherwise: &str) -> String {
 }
 
 fn write_changes(output: &mut Vec<u8>, agreement: NegotiatedOptions, changes: &PassedChanges<'_>) {
+    let mut substitute = SubstituteField::default();
     for edit in changes.edits {
         match edit {
-            Edit::PrependField(field) => write_insertion(output, agreement, field),
+            Edit::PrependField(field) => {
+                substitute.note_insertion(field.name());
+                write_insertion(output, agreement, field);
+            }
             Edit::AppendField(field) => write_addition(output, agreement, field),
             Edit::ReplaceField { field, occurrence } => {
-                let value = spaced(agreement, &value(field));
-                write_change(output, agreement, field.name(), *occurrence, &value);
+                match substitute.passed(field.name(), *occurrence) {
+                    Some(occurrence) => {
+                        let value = spaced(agreement, &value(field));
+                        write_change(output, agreement, field.name(), occurrence, &value);
+                    }
+                    // The mail server has nothing in its place.
+                    None => write_insertion(output, agreement, field),
+                }
+                substitute.note_replacement(field.name(), *occurrence);
             }
-            // An empty value removes.
             Edit::RemoveField { name, occurrence } => {
-                write_change(output, agreement, name, *occurrence, &[]);
+                if let Some(occurrence) = substitute.passed(name, *occurrence) {
+                    // An empty value removes.
+                    write_change(output, agreement, name, occurrence, &[]);
+                }
+                substitute.note_removal(name, *occurrence);
             }
             Edit::ReplaceBody(body) => write_body(output, agreement, body),
             Edit::SetPayload { .. } => {}
@@ -134,10 +149,7 @@ fn write_change(
     occurrence: u32,
     value: &[u8],
 ) {
-    // The topmost Received field of the judged message is Gatepost's, not the mail server's.
-    let ours = u32::from(name.eq_ignore_ascii_case("Received"));
-    let occurrence = occurrence.saturating_sub(ours);
-    if agreement.may(action::CHANGE_HEADERS) && occurrence > 0 {
+    if agreement.may(action::CHANGE_HEADERS) {
         let index = occurrence.to_be_bytes();
         packet::write(output, b'm', &[&index, name.as_bytes(), &[0], value, &[0]]);
     }
@@ -278,7 +290,7 @@ mod tests {
             written(agreement(0x1ff, 0x10_0000), &verdict, &changes),
             [
                 "m|||\u{2}X-Spam||",
-                "m|||\u{1}received||",
+                "m|||\u{2}received||",
                 "m|||\u{1}Subject| new|",
                 "i||||X-One| 1|",
                 "hX-Two| 2|",
@@ -288,5 +300,55 @@ mod tests {
             ]
         );
         assert_eq!(written(agreement(0, 0), &verdict, &changes), ["c"]);
+    }
+
+    #[test]
+    fn the_field_that_stands_for_the_mail_servers_own_is_not_counted() {
+        let received = |value: &str| EditedField::new("Received", value).expect("a field");
+        let remove = |occurrence| Edit::RemoveField {
+            name: "Received".to_owned(),
+            occurrence,
+        };
+        let replace = |occurrence| Edit::ReplaceField {
+            field: received("new"),
+            occurrence,
+        };
+        let prepend = || Edit::PrependField(received("first"));
+        for (edits, expected) in [
+            // All fields of a message that has two of them beside the substitute.
+            (
+                vec![remove(1), remove(1), remove(1)],
+                vec!["m|||\u{1}Received||", "m|||\u{1}Received||", "c"],
+            ),
+            // One is left of them, with another value.
+            (
+                vec![remove(2), remove(2), replace(1)],
+                vec![
+                    "m|||\u{1}Received||",
+                    "m|||\u{1}Received||",
+                    "i||||Received|new|",
+                    "c",
+                ],
+            ),
+            (
+                vec![prepend(), remove(1), remove(2), replace(1)],
+                vec![
+                    "i||||Received|first|",
+                    "m|||\u{1}Received||",
+                    "m|||\u{1}Received||",
+                    "i||||Received|new|",
+                    "c",
+                ],
+            ),
+            (vec![remove(3)], vec!["m|||\u{2}Received||", "c"]),
+        ] {
+            let changes = PassedChanges {
+                edits: &edits,
+                without: &[],
+            };
+            let verdict = Verdict::accept();
+            let packets = written(agreement(0x1ff, 0), &verdict, &changes);
+            assert_eq!(packets, expected, "{edits:?}");
+        }
     }
 }

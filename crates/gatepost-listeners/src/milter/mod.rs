@@ -4,7 +4,7 @@
 //! The mail server keeps the message and acts on the answer; this listener publishes nothing.
 //! `packet` reads and writes packets, `negotiation` agrees on a version and steps, `session` holds
 //! the state, `transaction` collects a message, `verdicts` combines the verdicts of several scopes,
-//! `answer` writes the result, `connection` does the I/O.
+//! `answer` writes the result (`substitute` counts its fields), `connection` does the I/O.
 
 mod answer;
 mod connection;
@@ -13,6 +13,7 @@ mod negotiation;
 mod packet;
 mod session;
 mod settings;
+mod substitute;
 mod transaction;
 mod verdicts;
 

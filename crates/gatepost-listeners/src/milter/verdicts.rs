@@ -38,7 +38,10 @@ pub(super) async fn settle(
     let is_one = mails
         .windows(2)
         .all(|pair| matches!(pair, [a, b] if a.verdict().action == b.verdict().action));
-    let held = is_one && context.settings.quarantine == QuarantinePlace::MailServer;
+    // A mail server that cannot hold the message would discard it, and no copy would be left.
+    let held = is_one
+        && context.settings.quarantine == QuarantinePlace::MailServer
+        && agreement.may(action::QUARANTINE);
     let mut settled = SettledVerdict {
         verdict: Verdict::new(Action::Drop, ""),
         without: Vec::new(),
