@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::wire::{Question, QuestionOutcome, Resolved};
+use crate::wire::{Question, QuestionOutcome, RecordData, Resolved};
 
 /// The number of answers that are kept.
 const ANSWERS_MAX: usize = 10_000;
+/// The most bytes of an answer that is kept: by TCP, strangers could fill the memory with answers
+/// about names of their own.
+const ANSWER_BYTES_MAX: usize = 4_096;
 /// The share of the answers that is removed when there are too many: one in this number, those that
 /// expire first. So the cost of the search is spread over many new answers.
 const REMOVED_SHARE: usize = 10;
@@ -35,6 +38,7 @@ impl Cache {
             QuestionOutcome::Failed(_) => return,
             QuestionOutcome::NoSuchName => LIFETIME_OF_NOTHING,
             QuestionOutcome::Records(records) if records.is_empty() => LIFETIME_OF_NOTHING,
+            QuestionOutcome::Records(records) if bytes_of(records) > ANSWER_BYTES_MAX => return,
             QuestionOutcome::Records(_) => resolved.lifetime.min(LIFETIME_MAX),
         };
         let now = Instant::now();
@@ -44,6 +48,16 @@ impl Cache {
         }
         kept.insert(question.clone(), (now + lifetime, resolved.answer.clone()));
     }
+}
+
+fn bytes_of(records: &[RecordData]) -> usize {
+    let texts = records.iter().map(|record| match record {
+        RecordData::A(_) | RecordData::Aaaa(_) => 0,
+        RecordData::Name(name) | RecordData::Exchanger { name, .. } => name.len(),
+        RecordData::Text(text) => text.len(),
+        RecordData::Tlsa(record) => record.data.len(),
+    });
+    texts.sum::<usize>() + size_of_val(records)
 }
 
 /// Removes the answers that have expired or expire first.
@@ -72,10 +86,13 @@ mod tests {
             cache.keep(&question, &resolved);
             cache.get(&question)
         };
-        let records = QuestionOutcome::Records(vec![crate::RecordData::A([192, 0, 2, 1].into())]);
+        let records = QuestionOutcome::Records(vec![RecordData::A([192, 0, 2, 1].into())]);
         let hour = Duration::from_hours(1);
         assert_eq!(keep("a", records.clone(), hour), Some(records.clone()));
         assert_eq!(keep("b", records, Duration::ZERO), None);
+        let text = |bytes| QuestionOutcome::Records(vec![RecordData::Text(vec![b'x'; bytes])]);
+        assert_eq!(keep("e", text(4_000), hour), Some(text(4_000)));
+        assert_eq!(keep("f", text(60_000), hour), None);
         assert_eq!(
             keep("c", QuestionOutcome::NoSuchName, Duration::ZERO),
             Some(QuestionOutcome::NoSuchName)
@@ -90,7 +107,7 @@ mod tests {
     fn answers_that_expire_first_make_room_for_many() {
         let cache = Cache::default();
         let question = |number: usize| Question::new(&number.to_string(), RecordType::A);
-        let records = QuestionOutcome::Records(vec![crate::RecordData::A([192, 0, 2, 1].into())]);
+        let records = QuestionOutcome::Records(vec![RecordData::A([192, 0, 2, 1].into())]);
         let keep = |number: usize| {
             let resolved = Resolved {
                 answer: records.clone(),

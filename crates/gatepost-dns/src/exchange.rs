@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use crate::joined::{JoinedQuestions, QuestionRole};
 use crate::port::Ports;
 use crate::wire::{self, DnsResponse, Question, QuestionOutcome, Resolved, ServerFailure};
 
@@ -19,6 +20,7 @@ const CONNECTIONS_MAX: usize = 32;
 
 /// The sockets of a resolver.
 pub(crate) struct DnsTransport {
+    joined: JoinedQuestions,
     ports: Ports,
     connections: Semaphore,
 }
@@ -26,6 +28,7 @@ pub(crate) struct DnsTransport {
 impl Default for DnsTransport {
     fn default() -> Self {
         Self {
+            joined: JoinedQuestions::default(),
             ports: Ports::default(),
             connections: Semaphore::new(CONNECTIONS_MAX),
         }
@@ -35,6 +38,29 @@ impl Default for DnsTransport {
 impl DnsTransport {
     /// The server's response, if there is one before `until`.
     pub(crate) async fn query(
+        &self,
+        server: SocketAddr,
+        question: &Question,
+        until: Instant,
+    ) -> Option<Resolved> {
+        loop {
+            match self.joined.join(server, question) {
+                QuestionRole::First(first) => {
+                    let resolved = self.send(server, question, until).await;
+                    first.end(resolved.as_ref());
+                    return resolved;
+                }
+                QuestionRole::Joined(answer) => match timeout_at(until, answer).await {
+                    Ok(Ok(resolved)) => return Some(resolved),
+                    // The first one has ended without an answer; this one may have more time.
+                    Ok(Err(_)) if Instant::now() < until => {}
+                    Ok(Err(_)) | Err(_) => return None,
+                },
+            }
+        }
+    }
+
+    async fn send(
         &self,
         server: SocketAddr,
         question: &Question,

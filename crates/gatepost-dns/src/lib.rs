@@ -51,6 +51,7 @@
 
 mod cache;
 mod exchange;
+mod joined;
 mod lookup;
 mod port;
 mod resolver;
