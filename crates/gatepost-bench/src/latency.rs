@@ -141,9 +141,11 @@ impl<'de> Deserialize<'de> for Buckets {
     }
 }
 
-/// The percentiles that reports show: the name, and the number of durations from which on one is
+/// A percentile that reports show: its name, and the number of durations from which on one is
 /// beyond it. With fewer it would be the maximum by another name.
-const PERCENTILES: [(&str, u64, fn(&LatencySummary) -> f64); 7] = [
+type Percentile = (&'static str, u64, fn(&LatencySummary) -> f64);
+
+const PERCENTILES: [Percentile; 7] = [
     ("p50", 1, |summary| summary.p50_us),
     ("p90", 10, |summary| summary.p90_us),
     ("p99", 100, |summary| summary.p99_us),

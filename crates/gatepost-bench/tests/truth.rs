@@ -137,7 +137,7 @@ fn a_rate_above_the_generators_limit_does_not_lengthen_the_run() {
     let begun = Instant::now();
     let outcome = fanout_with(Faults::default(), words);
     // 30 million messages would take a hundred times as long.
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(begun.elapsed() < Duration::from_mins(1));
     let says_so = |warning: &String| warning.contains("the generator could not send");
     assert!(outcome.warnings.iter().any(says_so), "{outcome:?}");
 }
