@@ -1,13 +1,17 @@
-//! One size: clients fetch back to back for a fixed time, and WebStone's figures are computed.
+//! One size: clients fetch back to back for a fixed time, or at fixed times, and WebStone's figures
+//! are computed.
 
 use super::WebArguments;
 use super::client::{WebClient, WebTotals};
-use super::schedule::{self, PageSchedule};
+use super::schedule::PageSchedule;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::load::{Dialer, Loop};
 use crate::outcome::RunOutcome;
+
+/// The time without a response after which the pages that wait for one are counted as unanswered.
+const PATIENCE: Nanoseconds = 2 * clock::SECOND;
 
 /// The measurements of one size.
 pub(super) struct MeasuredSize {
@@ -50,7 +54,7 @@ pub(super) fn measure(
         );
         if let Some(schedule) = &mut shared.schedule {
             let next = schedule.advance(now);
-            schedule::dispatch(&mut clients, &mut dialer, &mut shared)?;
+            dispatch(&mut clients, &mut dialer, &mut shared)?;
             clients.turn_until(end.min(next), &mut shared)?;
             continue;
         }
@@ -65,22 +69,88 @@ pub(super) fn measure(
         }
         clients.turn(end.min(now + clock::SECOND / 10), &mut shared)?;
     }
-    let finish = clock::now();
+    let ended = clock::now();
     // Requests that were interrupted at the end count only for the load factor.
     let cut_off = clients
         .conversations()
-        .map(|client| client.in_request(finish, &shared));
+        .map(|client| client.in_request(ended, &shared));
     shared.in_requests += cut_off.sum::<u64>();
     let oldest = clients.conversations().filter_map(WebClient::waiting_since);
-    let waited = oldest.min().map(|begun| finish.saturating_sub(begun));
+    let waited = oldest.min().map(|begun| ended.saturating_sub(begun));
     if shared.schedule.is_some() {
-        schedule::finish(&mut clients, &mut dialer, &mut shared)?;
+        finish(&mut clients, &mut dialer, &mut shared)?;
     }
     Ok(MeasuredSize {
         waited,
-        seconds: clock::seconds(finish.saturating_sub(begin).max(1)),
+        seconds: clock::seconds(ended.saturating_sub(begin).max(1)),
         shared,
     })
+}
+
+/// Lets free clients fetch the pages that wait.
+fn dispatch(
+    clients: &mut Loop<WebClient>,
+    dialer: &mut Dialer,
+    shared: &mut WebTotals,
+) -> Result<(), BenchError> {
+    while let Some(schedule) = &mut shared.schedule {
+        let Some(&due) = schedule.waiting.front() else {
+            break;
+        };
+        if let Some(index) = schedule.free.pop() {
+            schedule.waiting.pop_front();
+            if let Some(client) = clients.conversation(index) {
+                client.fetch(due);
+            }
+            let request = shared.request();
+            clients.send(index, &request, shared);
+            continue;
+        }
+        let Some(number) = shared.idle.pop() else {
+            break;
+        };
+        let dialed = clock::now();
+        let Ok(socket) = dialer.dial() else {
+            shared.errors += 1;
+            shared.idle.push(number);
+            break;
+        };
+        schedule.waiting.pop_front();
+        let index = clients.add(socket, WebClient::new(number, dialed))?;
+        if let Some(client) = clients.conversation(index) {
+            client.fetch(due);
+            client.keep_index(index);
+        }
+    }
+    Ok(())
+}
+
+/// Fetches the pages that are still due after the end, until nothing has come for a while: the
+/// slowest ones would otherwise be missing from the response times.
+fn finish(
+    clients: &mut Loop<WebClient>,
+    dialer: &mut Dialer,
+    shared: &mut WebTotals,
+) -> Result<(), BenchError> {
+    if interrupted() {
+        return Ok(());
+    }
+    let unanswered = |shared: &WebTotals| {
+        let schedule = shared.schedule.as_ref();
+        schedule.map_or(0, PageSchedule::unanswered)
+    };
+    if let Some(schedule) = &mut shared.schedule {
+        schedule.advance_to_end();
+    }
+    let (mut last, mut changed) = (unanswered(shared), clock::now());
+    while last > 0 && clock::now() - changed < PATIENCE && !interrupted() {
+        dispatch(clients, dialer, shared)?;
+        clients.turn(clock::now() + clock::SECOND / 50, shared)?;
+        if unanswered(shared) != last {
+            (last, changed) = (unanswered(shared), clock::now());
+        }
+    }
+    Ok(())
 }
 
 fn rate(hits: u64, span: Nanoseconds) -> f64 {

@@ -5,17 +5,11 @@
 
 use std::collections::VecDeque;
 
-use super::client::{WebClient, WebTotals};
 use crate::clock::{self, Nanoseconds};
-use crate::error::BenchError;
-use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{Dialer, Loop};
 
 /// Pages that are added before responses are read again, if more are due.
 const ADDED_IN_TURN: u64 = 10_000;
-/// The time without a response after which the pages that wait for one are counted as unanswered.
-const PATIENCE: Nanoseconds = 2 * clock::SECOND;
 
 /// The pages that are due.
 pub(super) struct PageSchedule {
@@ -64,6 +58,11 @@ impl PageSchedule {
         self.measured.contains(&moment)
     }
 
+    /// Adds the pages of the measured time that a late generator has not noticed yet.
+    pub(super) fn advance_to_end(&mut self) {
+        self.advance(self.measured.end.saturating_sub(1));
+    }
+
     /// Pages that were due in the measured time and did not end.
     pub(super) fn unanswered(&self) -> u64 {
         self.due - self.ended
@@ -85,71 +84,4 @@ impl PageSchedule {
         }
         self.next_due()
     }
-}
-
-/// Lets free clients fetch the pages that wait.
-pub(super) fn dispatch(
-    clients: &mut Loop<WebClient>,
-    dialer: &mut Dialer,
-    shared: &mut WebTotals,
-) -> Result<(), BenchError> {
-    while let Some(schedule) = &mut shared.schedule {
-        let Some(&due) = schedule.waiting.front() else {
-            break;
-        };
-        if let Some(index) = schedule.free.pop() {
-            schedule.waiting.pop_front();
-            if let Some(client) = clients.conversation(index) {
-                client.fetch(due);
-            }
-            let request = shared.request();
-            clients.send(index, &request, shared);
-            continue;
-        }
-        let Some(number) = shared.idle.pop() else {
-            break;
-        };
-        let dialed = clock::now();
-        let Ok(socket) = dialer.dial() else {
-            shared.errors += 1;
-            shared.idle.push(number);
-            break;
-        };
-        schedule.waiting.pop_front();
-        let index = clients.add(socket, WebClient::new(number, dialed))?;
-        if let Some(client) = clients.conversation(index) {
-            client.fetch(due);
-            client.keep_index(index);
-        }
-    }
-    Ok(())
-}
-
-/// Fetches the pages that are still due after the end, until nothing has come for a while: the
-/// slowest ones would otherwise be missing from the response times.
-pub(super) fn finish(
-    clients: &mut Loop<WebClient>,
-    dialer: &mut Dialer,
-    shared: &mut WebTotals,
-) -> Result<(), BenchError> {
-    if interrupted() {
-        return Ok(());
-    }
-    let unanswered = |shared: &WebTotals| {
-        let schedule = shared.schedule.as_ref();
-        schedule.map_or(0, PageSchedule::unanswered)
-    };
-    if let Some(schedule) = &mut shared.schedule {
-        // A generator that was late may not have noticed the last ones.
-        schedule.advance(schedule.measured.end.saturating_sub(1));
-    }
-    let (mut last, mut changed) = (unanswered(shared), clock::now());
-    while last > 0 && clock::now() - changed < PATIENCE && !interrupted() {
-        dispatch(clients, dialer, shared)?;
-        clients.turn(clock::now() + clock::SECOND / 50, shared)?;
-        if unanswered(shared) != last {
-            (last, changed) = (unanswered(shared), clock::now());
-        }
-    }
-    Ok(())
 }
