@@ -1,5 +1,6 @@
 //! The keys of averages, the same as in SpamAssassin's databases.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sha1::{Digest, Sha1};
@@ -39,9 +40,15 @@ pub(super) fn prefix(name: &str) -> Vec<u8> {
 /// The beginning of a long name, and a hash of the whole.
 fn shorten(name: &str) -> String {
     let hash = Sha1::digest(name.to_ascii_lowercase().as_bytes());
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    let end = name.floor_char_boundary(NAME_BYTES_MAX - hash.len());
-    [name.get(..end).unwrap_or_default(), &hash].concat()
+    let digits = 2 * hash.len();
+    let end = name.floor_char_boundary(NAME_BYTES_MAX - digits);
+    let mut short = String::with_capacity(end + digits);
+    short.push_str(name.get(..end).unwrap_or_default());
+    for byte in hash {
+        // Writing into a string cannot fail.
+        let _ = write!(short, "{byte:02x}");
+    }
+    short
 }
 
 /// The network of an address, given by the length of its prefix; `None` if the text is not an
