@@ -208,15 +208,12 @@ impl BridgeConnection<'_> {
             let reason = "the message is larger than the other broker accepts";
             return self.give_up(&delivery, reason).await;
         }
-        match delivery.packet_id.filter(|_| is_answered) {
-            Some(packet_id) => {
-                self.running.progress.began(delivery.id);
-                self.in_flight.insert(packet_id, delivery);
-            }
-            None => {
-                self.session.complete(&delivery);
-                self.running.progress.delivered(1);
-            }
+        if let Some(packet_id) = delivery.packet_id.filter(|_| is_answered) {
+            self.running.progress.began(delivery.id);
+            self.in_flight.insert(packet_id, delivery);
+        } else {
+            self.session.complete(&delivery);
+            self.running.progress.delivered(1);
         }
         Ok(())
     }
