@@ -393,7 +393,12 @@ mod tests {
     fn a_connection_that_is_closed_without_any_response_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        thread::spawn(move || listener.incoming().flatten().for_each(drop));
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                // Read, so that the connection is closed in order and not reset.
+                let _ = stream.read(&mut [0; 1024]);
+            }
+        });
         let measured = measure(address, true);
         assert!(measured.shared.errors > 0);
         assert_eq!(measured.shared.hits, 0);
