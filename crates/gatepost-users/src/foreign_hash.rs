@@ -1,5 +1,5 @@
 //! Hashes of passwords that another server made, imported with its users: mosquitto's and bcrypt's,
-//! which ntfy has. The first login replaces such a hash by one of ours.
+//! which ntfy has. A login replaces such a hash by one of ours.
 //!
 //! | form | made by |
 //! | --- | --- |

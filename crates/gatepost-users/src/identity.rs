@@ -318,9 +318,11 @@ impl Permissions {
                     let rules = snapshot.compiled(user, client);
                     Some(permissions(false, rules, scope.as_ref()))
                 }
-                None => user.map(|name| {
+                // Without a record only the claims grant something: a user that is removed keeps
+                // nothing by a token without claims.
+                None => user.zip(scope.as_ref()).map(|(name, scope)| {
                     let rules = snapshot.compiled_for_stranger(name, client);
-                    permissions(false, rules, scope.as_ref())
+                    permissions(false, rules, Some(scope))
                 }),
             },
         }

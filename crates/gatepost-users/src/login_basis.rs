@@ -13,7 +13,8 @@ pub(crate) enum LoginBasis {
     /// A token of this gateway: valid while it exists. Changing its user's password does not revoke
     /// it.
     Token(TokenHash),
-    /// A JWT of a trusted issuer: valid until it expires.
+    /// A JWT of a trusted issuer: valid until it expires and, if it has no claims that grant
+    /// topics, while its user has a record.
     Issuer {
         scope: Option<Vec<Rule>>,
         /// Unix seconds.

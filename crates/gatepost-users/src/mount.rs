@@ -96,6 +96,7 @@ mod tests {
         for name in ["", "a/b", "+", "#", "a\0"] {
             assert_eq!(mounts.of_user(name), Mount::Nowhere, "{name}");
         }
+        assert_eq!(self::mounts("%u/").of_user("$SYS"), Mount::Nowhere);
         assert_eq!(MountSettings::default().of_user("anna"), Mount::Everywhere);
     }
 

@@ -19,8 +19,9 @@ pub(crate) fn names_client(text: &str) -> bool {
     text.contains(CLIENT_PLACE)
 }
 
-/// The filter for this user and this client. `None` if a name is missing or could extend beyond its
-/// level, because it contains a separator or a wildcard: the rule gives such a peer nothing.
+/// The filter for this user and this client. `None` if a name is missing, could extend beyond its
+/// level, because it contains a separator or a wildcard, or would make the filter one of topics
+/// that begin with `$`, which only a rule itself can name: the rule gives such a peer nothing.
 pub(crate) fn fill(text: &str, user: Option<&str>, client: Option<&str>) -> Option<TopicFilter> {
     let mut filled = String::with_capacity(text.len() + 16);
     let mut rest = text;
@@ -37,7 +38,11 @@ pub(crate) fn fill(text: &str, user: Option<&str>, client: Option<&str>) -> Opti
             rest = &place[1..];
             continue;
         };
-        filled.push_str(name.filter(|name| is_one_level(name))?);
+        let name = name.filter(|name| is_one_level(name))?;
+        if filled.is_empty() && name.starts_with('$') {
+            return None;
+        }
+        filled.push_str(name);
         rest = &place[USER_PLACE.len()..];
     }
     filled.push_str(rest);
@@ -117,6 +122,23 @@ mod tests {
             assert_eq!(filled("a/%c", anna, client), None, "{client:?}");
         }
         assert_eq!(filled("a/%u", None, Some("c")), None);
+    }
+
+    #[test]
+    fn no_name_leads_to_the_topics_of_the_server() {
+        let filled = |text| fill(text, Some("$SYS"), Some("$call"));
+        assert!(filled("%c/#").is_none() && filled("%u/#").is_none() && filled("%c").is_none());
+        for (text, expected) in [
+            ("a/%u", "a/$SYS"),
+            ("x%c/#", "x$call/#"),
+            ("$SYS/%c", "$SYS/$call"),
+        ] {
+            let filter = filled(text).map(|filter| filter.as_str().to_owned());
+            assert_eq!(filter.as_deref(), Some(expected));
+        }
+        let denied =
+            fill_widely("%c/a", None, Some("$call")).map(|filter| filter.as_str().to_owned());
+        assert_eq!(denied.as_deref(), Some("+/a"));
     }
 
     #[test]

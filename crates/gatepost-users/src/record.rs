@@ -64,8 +64,8 @@ fn subject_of(space: &str, key: &[u8], value: &[u8]) -> Option<String> {
 /// One user.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct UserRecord {
-    /// Argon2id in the PHC string format; of an imported user, another server's until its first
-    /// login.
+    /// Argon2id in the PHC string format; of an imported user, another server's until a login
+    /// replaces it.
     pub(crate) password: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scram: Option<ScramKeys>,

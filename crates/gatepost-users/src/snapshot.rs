@@ -179,7 +179,9 @@ impl Snapshot {
         self.shared_or_own(&user.compiled, &user.name, subject)
     }
 
-    /// The combined rules for a user without a record, authenticated by the issuer of a token.
+    /// The combined rules for a user without a record, authenticated by the issuer of a token. The
+    /// token's claims are its scope, which grants its rights whatever the default is; the rules
+    /// for everyone can only deny some of them.
     pub(crate) fn compiled_for_stranger(
         &self,
         name: &str,
@@ -190,7 +192,9 @@ impl Snapshot {
             client,
             admin: false,
         };
-        Arc::new(self.compile(name, subject))
+        let (own, everyone) = (self.rules_of(name), self.rules_of(EVERYONE));
+        let rules = CompiledRules::new(own, everyone, DefaultPolicy::Allow, subject);
+        Arc::new(rules)
     }
 
     /// The combined rules for a peer that did not log in.

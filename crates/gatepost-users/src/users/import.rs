@@ -11,7 +11,7 @@ use crate::{Secret, UsersError, check_user_name, foreign_hash, random};
 
 impl Users {
     /// Adds a user by the hash that mosquitto or ntfy has of its password. It logs in with its
-    /// password as before; the first login replaces the hash.
+    /// password as before; a login replaces the hash.
     pub async fn import(&self, name: &str, hash: &str, admin: bool) -> Result<(), UsersError> {
         check_user_name(name)?;
         if !foreign_hash::is_known(hash) {
@@ -38,17 +38,24 @@ impl Users {
         if !foreign_hash::is_known(&user.password) {
             return;
         }
-        if self.shared.store.shared_records().is_none() {
-            return self.attempt_renewal(user, password).await;
-        }
         // If there are too many, the next login of the user is another occasion.
-        if let Ok(permit) = self.shared.renewals.clone().try_acquire_owned() {
-            let (users, user, password) = (self.clone(), user.clone(), password.clone());
-            tokio::spawn(async move {
-                users.attempt_renewal(&user, &password).await;
-                drop(permit);
-            });
+        let Ok(permit) = self.shared.renewals.clone().try_acquire_owned() else {
+            return;
+        };
+        // Another connection of the user may have replaced it while this one waited.
+        let now = self.user(&user.name);
+        if now.is_none_or(|now| now.password != user.password) {
+            return;
         }
+        if self.shared.store.shared_records().is_none() {
+            self.attempt_renewal(user, password).await;
+            return;
+        }
+        let (users, user, password) = (self.clone(), user.clone(), password.clone());
+        tokio::spawn(async move {
+            users.attempt_renewal(&user, &password).await;
+            drop(permit);
+        });
     }
 
     async fn attempt_renewal(&self, user: &Arc<KnownUser>, password: &Secret) {
@@ -82,5 +89,51 @@ impl Users {
             Ok(vec![record::put(record::USER, key(&user.name), &renewed)])
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatepost_message::{Listener, Peer};
+    use gatepost_store::Store;
+
+    use super::super::RENEWALS_MAX;
+    use super::*;
+    use crate::{AccessSettings, Credentials, LoginOrigin};
+
+    /// Made by `mosquitto_passwd` 2.0; the password is `correct horse`.
+    const HASH: &str = "$7$101$zPVq7sxU58LmFz6u$CB/K98fIpygpgg85iyaf8Ug9dztQ/QdbDh8864CLMqQ\
+        FglRpOp9iqNFm3fzkpdcoYGq+xza4A1hwh853wOpCNA==";
+
+    #[tokio::test]
+    async fn after_an_import_logins_replace_a_few_hashes_at_once_and_the_others_later() {
+        let settings = AccessSettings {
+            scram_iterations: 4_096,
+            ..AccessSettings::default()
+        };
+        let users = Users::open(Store::in_memory().expect("a store"), &settings).expect("users");
+        users.import("anna", HASH, false).await.expect("imported");
+        let log_in = || {
+            let credentials = Credentials::Password {
+                user: "anna".to_owned(),
+                password: "correct horse".into(),
+            };
+            let origin = LoginOrigin::new(Listener::Mqtt, Peer::Local);
+            let users = users.clone();
+            async move { users.authenticate(credentials, &origin).await }
+        };
+        let has_own_hash = || {
+            let user = users.user("anna").expect("known");
+            !foreign_hash::is_known(&user.password)
+        };
+        let others = users.shared.renewals.clone();
+        let others = others.try_acquire_many_owned(RENEWALS_MAX as u32);
+        let others = others.expect("none is replaced yet");
+        log_in().await.expect("let in");
+        assert!(!has_own_hash(), "others are being replaced");
+        drop(others);
+        let login = log_in().await.expect("let in");
+        assert!(has_own_hash());
+        assert!(!login.is_revoked() && users.list()[0].scram);
     }
 }

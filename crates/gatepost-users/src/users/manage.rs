@@ -272,6 +272,11 @@ impl Users {
         Ok(record.is_some())
     }
 
+    /// Whether there is a user of this name, in any letter case.
+    pub fn has(&self, name: &str) -> bool {
+        self.user(name).is_some()
+    }
+
     /// All users, by name.
     pub fn list(&self) -> Vec<UserSummary> {
         let snapshot = self.shared.live.load_full();

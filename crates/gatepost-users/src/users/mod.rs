@@ -4,6 +4,7 @@ mod browser_sessions;
 mod following;
 mod import;
 mod manage;
+mod pepper;
 mod scram_login;
 
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use gatepost_bans::Bans;
 use gatepost_message::{Listener, Peer};
-use gatepost_store::{Store, StoreChange};
+use gatepost_store::Store;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
@@ -30,7 +31,7 @@ use crate::refusal_counters::Refusals;
 use crate::snapshot::{KnownUser, Snapshot};
 use crate::{
     AccessSettings, AnonymousAccess, Credentials, Identity, LoginOrigin, LoginRefusal,
-    PASSWORD_BYTES_MAX, PeerAccount, Secret, UsersError, password, random, token,
+    PASSWORD_BYTES_MAX, PeerAccount, Secret, UsersError, password, token,
 };
 
 pub use manage::{AccessRuleSummary, TokenSummary, UserSummary};
@@ -38,8 +39,9 @@ pub use scram_login::{ScramLogin, ScramStep};
 
 /// Logins of peers on this machine that may be delayed at the same time; further ones are refused.
 const DELAYED_LOCAL_LOGINS_MAX: usize = 32;
-/// Number of hashes that are replaced simultaneously where a cluster has to store them.
-const RENEWALS_MAX: usize = 8;
+/// Number of hashes that are replaced simultaneously. Each takes 19 MiB and a processor for a
+/// while, and after an import all clients log in at once.
+const RENEWALS_MAX: usize = 2;
 
 /// All users and access rules. Cheap to clone.
 #[derive(Clone)]
@@ -94,7 +96,7 @@ impl Users {
         let failure_limits = Arc::new(FailureLimits::new(settings, bans));
         let users = Self {
             shared: Arc::new(UsersCore {
-                pepper: ArcSwap::from_pointee(pepper(&store)?),
+                pepper: ArcSwap::from_pointee(pepper::of(&store)?),
                 live,
                 loaded: Mutex::default(),
                 changing: tokio::sync::Mutex::default(),
@@ -263,7 +265,7 @@ impl Users {
         let generation = shared.live.generation() + 1;
         let snapshot = Snapshot::load(&shared.store, &shared.settings, generation)?;
         shared.live.replace(snapshot);
-        if let Some(pepper) = stored_pepper(&shared.store)? {
+        if let Some(pepper) = pepper::stored(&shared.store)? {
             shared.pepper.store(Arc::new(pepper));
         }
         drop(loaded);
@@ -362,14 +364,18 @@ impl Users {
         name: Option<&str>,
         origin: &LoginOrigin,
     ) -> Result<Identity, LoginRefusal> {
-        self.may_try(origin.source(), None)?;
+        let source = origin.source();
+        // A token cannot be guessed, so on this machine a program with a wrong one delays no other.
+        if !source.is_local {
+            self.may_try(source, None)?;
+        }
         let outcome = if secret.expose().starts_with(token::PREFIX) {
             self.by_own_token(secret, name, origin)
         } else {
             self.by_jwt(secret, origin)
         };
-        if matches!(outcome, Err(LoginRefusal::Credentials)) {
-            self.shared.failure_limits.failed(origin.source(), None);
+        if matches!(outcome, Err(LoginRefusal::Credentials)) && !source.is_local {
+            self.shared.failure_limits.failed(source, None);
         }
         outcome
     }
@@ -427,24 +433,4 @@ impl Users {
             None => Ok(()),
         }
     }
-}
-
-/// The key of this installation, generated at the first start.
-fn pepper(store: &Store) -> Result<[u8; 32], UsersError> {
-    if let Some(pepper) = stored_pepper(store)? {
-        return Ok(pepper);
-    }
-    let pepper = random::bytes::<32>();
-    // The commit is not awaited: if it is lost, the next start generates another key.
-    store.submit([StoreChange::PutRecord {
-        space: record::ACCESS,
-        key: record::PEPPER.into(),
-        value: pepper.to_vec().into(),
-    }])?;
-    Ok(pepper)
-}
-
-fn stored_pepper(store: &Store) -> Result<Option<[u8; 32]>, UsersError> {
-    let kept = store.record(record::ACCESS, record::PEPPER)?;
-    Ok(kept.and_then(|kept| <[u8; 32]>::try_from(&kept[..]).ok()))
 }

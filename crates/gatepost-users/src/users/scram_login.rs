@@ -62,7 +62,8 @@ impl ScramLogin {
             .and_then(|user| user.scram.clone());
         let keys = keys.unwrap_or_else(|| {
             let iterations = shared.settings.scram_iterations;
-            ScramKeys::decoy(&**shared.pepper.load(), &first.user, iterations)
+            // A known user has one salt in whatever letter case it is named.
+            ScramKeys::decoy(&**shared.pepper.load(), &fold(&first.user), iterations)
         });
         let (proof, answer) = ScramProof::challenge(&first, keys);
         self.exchange = ScramExchange::Proof(Box::new(proof));

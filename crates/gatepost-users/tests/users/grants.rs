@@ -65,6 +65,36 @@ async fn a_client_id_cannot_widen_a_grant() {
 }
 
 #[tokio::test]
+async fn a_client_id_leads_to_no_topic_of_the_server() {
+    let users = users();
+    anna(&users).await;
+    users
+        .grant(EVERYONE, Effect::Allow, AccessSet::ALL, "%c/#")
+        .await
+        .expect("granted");
+    for (client, filter, is_allowed) in [
+        ("sensor", "sensor/#", true),
+        ("$SYS", "$SYS/#", false),
+        ("$call", "$call/#", false),
+        ("$sparkplug", "$sparkplug/#", false),
+    ] {
+        let origin = LoginOrigin::new(Listener::Mqtt, Peer::Local).with_client(client);
+        let identity = users
+            .authenticate(password("anna", "secret"), &origin)
+            .await;
+        let identity = identity.expect("let in");
+        assert_eq!(
+            identity.may_subscribe(filter).is_allowed(),
+            is_allowed,
+            "{client}"
+        );
+        let topic = format!("{client}/x");
+        let may_publish = identity.may_publish(&topic, false);
+        assert_eq!(may_publish.is_allowed(), is_allowed, "{client}");
+    }
+}
+
+#[tokio::test]
 async fn who_loses_the_ground_loses_everything() {
     let users = users();
     let before = anna(&users).await;

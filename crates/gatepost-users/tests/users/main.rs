@@ -4,6 +4,7 @@
 mod changes;
 mod credentials;
 mod grants;
+mod issuers;
 mod kept;
 mod scram;
 mod shared;

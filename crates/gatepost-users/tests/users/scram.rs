@@ -112,6 +112,27 @@ async fn scram_refuses_wrong_passwords_and_answers_for_unknown_users_alike() {
     }
 }
 
+#[tokio::test]
+async fn letter_case_shows_no_difference_between_known_and_unknown_users() {
+    let users = users();
+    anna(&users).await;
+    let salt = |user: &str| {
+        let first = format!("n,,n={user},r=clientnonce");
+        let Ok(ScramStep::Challenge(challenge)) = users.scram(origin()).step(first.as_bytes())
+        else {
+            panic!("no challenge for {user}");
+        };
+        let challenge = String::from_utf8(challenge).expect("text");
+        let salt = challenge
+            .split(',')
+            .find_map(|field| field.strip_prefix("s="));
+        salt.expect("a salt").to_owned()
+    };
+    assert_eq!(salt("anna"), salt("ANNA"), "one user");
+    assert_eq!(salt("otto"), salt("OTTO"), "as of a known one");
+    assert_ne!(salt("otto"), salt("anna"));
+}
+
 /// Exchanges that started before the first failure are limited like any others.
 #[tokio::test]
 async fn guesses_by_scram_in_parallel_are_limited() {

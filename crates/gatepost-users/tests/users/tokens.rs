@@ -81,6 +81,22 @@ async fn an_expired_token_is_no_token() {
 }
 
 #[tokio::test]
+async fn a_program_with_a_wrong_token_locks_out_no_other_of_this_machine() {
+    let users = users();
+    anna(&users).await;
+    let token = users.create_token("anna", "", None, None).await;
+    let token = token.expect("a token");
+    let here = from("127.0.0.1:1");
+    for _ in 0..200 {
+        let wrong = Credentials::Bearer("gp_wrong".into());
+        let answer = users.authenticate(wrong, &here).await;
+        assert_eq!(answer.err(), Some(LoginRefusal::Credentials));
+    }
+    let right = users.authenticate(Credentials::Bearer(token), &here).await;
+    assert_eq!(right.expect("let in").user(), Some("anna"));
+}
+
+#[tokio::test]
 async fn what_a_token_left_behind_ends_with_the_token_and_with_its_user() {
     let users = users();
     let by_password = anna(&users).await.kept_login();
