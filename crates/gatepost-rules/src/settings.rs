@@ -15,6 +15,9 @@ pub struct RulesSettings {
     /// Rule folders (or single files), read in this order; paths that do not exist are skipped, and
     /// if none exists the embedded rule set is used.
     pub paths: Vec<PathBuf>,
+    /// The folder of `sa-update`: what it has for the highest version of SpamAssassin is read
+    /// instead of `/usr/share/spamassassin`. Empty for none.
+    pub updates: PathBuf,
     /// The language of reports, as `en_US` or `fr`: `lang` lines of the rule files for it apply.
     pub language: String,
     /// Use Bayes, as far as the rule files do not say `use_bayes 0`. It judges once enough was
@@ -91,6 +94,7 @@ impl Default for RulesSettings {
                 PathBuf::from("/usr/share/spamassassin"),
                 PathBuf::from("/etc/spamassassin"),
             ],
+            updates: PathBuf::from("/var/lib/spamassassin"),
             language: "en_US".to_owned(),
             bayes: true,
             auto_welcomelist: true,

@@ -16,6 +16,7 @@ pub(crate) mod plugins;
 mod replace_tags;
 mod rule_attributes;
 mod rules;
+mod updates;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use loader::RuleLoader;
 use options::ReportOptions;
 use plugins::LoadedPlugins;
 use replace_tags::ReplaceTags;
+pub(crate) use updates::RuleUpdates;
 
 /// The environment of rule files.
 #[derive(Debug, Clone)]
@@ -105,6 +107,7 @@ pub(crate) fn read_paths(
     paths: &[PathBuf],
     others: &[PathBuf],
     language: &RuleFileEnvironment,
+    updates: &RuleUpdates<'_>,
 ) -> Option<RuleDefinitions> {
     let mut definitions = RuleDefinitions::default();
     let mut plugin_lists = Vec::new();
@@ -114,10 +117,11 @@ pub(crate) fn read_paths(
         return None;
     }
     for path in existing {
+        let path = updates.in_force(path);
         let files = if path.is_dir() {
-            list(path, &mut definitions.problems)
+            list(&path, &mut definitions.problems)
         } else {
-            vec![path.clone()]
+            vec![path.into_owned()]
         };
         for file in files {
             match file.extension().and_then(|extension| extension.to_str()) {

@@ -75,7 +75,8 @@ impl RuleSet {
     pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<RuleProblem>) {
         let language = language(settings);
         let others = settings.files_after_folders();
-        let definitions = language::read_paths(paths, &others, &language)
+        let updates = language::RuleUpdates::of_package(&settings.updates);
+        let definitions = language::read_paths(paths, &others, &language, &updates)
             .unwrap_or_else(|| embedded_definitions(&others, &language));
         Self::compile(definitions, settings)
     }

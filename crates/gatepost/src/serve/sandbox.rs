@@ -167,6 +167,9 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     let mut files: Vec<&Path> = source.file().into_iter().collect();
     let mut folders: Vec<&Path> = vec![&config.procedures.path, &config.pages.path];
     folders.extend(config.rules.paths.iter().map(PathBuf::as_path));
+    let updates = config.rules.updates.as_path();
+    // Without the folder, its parent would be permitted.
+    folders.extend(Some(updates).filter(|updates| updates.exists()));
     folders.extend(config.rules.preferences.as_deref());
     folders.extend(config.rules.user_preferences.as_deref());
     folders.extend(config.pages.hosts.values().map(PathBuf::as_path));

@@ -239,6 +239,8 @@ fn load(arguments: &ScanCommandArguments, config: &mut Config) -> Option<RuleSet
     }
     if !arguments.rules.is_empty() {
         settings.paths.clone_from(&arguments.rules);
+        // These folders themselves are meant.
+        settings.updates = PathBuf::new();
     }
     let (rules, problems) = RuleSet::load(&settings.paths, settings);
     report(&problems);

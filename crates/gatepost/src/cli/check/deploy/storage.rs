@@ -29,6 +29,7 @@ pub(super) fn check(config: &Config, report: &mut DeployReport) {
     for path in &config.rules.paths {
         readable("rules.paths", path, report);
     }
+    readable("rules.updates", &config.rules.updates, report);
     space(config, report);
 }
 
