@@ -13,6 +13,7 @@ mod security_report;
 mod serve;
 mod switched_off;
 mod system_user;
+mod unjudged_mail;
 mod users_marker;
 
 use std::process::ExitCode;

@@ -77,6 +77,8 @@ fn start(
 ) -> Result<(), StartError> {
     raise_descriptor_limit();
     let encryption = Encryption::open(&config)?;
+    // The folder of a Unix socket decides who may connect, not the umask of the start.
+    rustix::process::umask(rustix::fs::Mode::empty());
     let bound = binding::bind_all(&config, &encryption, passed)?;
     // Files created from here on are for the server's own user: the database holds mail and hashes.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);

@@ -40,6 +40,7 @@ use super::rules::{self, RuleProblems};
 use super::store;
 use crate::config::{Config, ConfigSource, Layers, in_force};
 use crate::security_report;
+use crate::unjudged_mail;
 use crate::users_marker;
 
 /// The interval at which bans and scores that have ended are removed.
@@ -375,12 +376,16 @@ async fn sweep_bans(bans: Bans) {
     }
 }
 
-/// Logs the exposure of the config, the warnings only; `gatepost check --security` shows all.
+/// Logs the exposure of the config, the warnings only; `gatepost check --security` shows all. Mail
+/// that no scope judges is no warning: many servers receive none.
 fn log_exposure(config: &Config, users: &Users) {
     for finding in security_report::report(config, Some(users.any())) {
         if finding.is_warning {
             tracing::warn!(target: "security", "{}", finding.text);
         }
+    }
+    if let Some(note) = unjudged_mail::note(config) {
+        tracing::info!(target: "security", "{note}");
     }
 }
 

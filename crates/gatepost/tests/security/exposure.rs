@@ -71,6 +71,26 @@ fn the_check_and_the_start_report_what_is_exposed() {
     assert!(!log.contains("publishes_per_second_max"), "{log}");
 }
 
+/// The umask is that of the packaged unit: the socket is for other users' programs nevertheless,
+/// such as `spamc` and mail servers, and the data is not.
+#[test]
+fn the_folder_of_a_unix_socket_decides_who_connects() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("spamd.sock");
+    let settings = format!(
+        "rules.paths = []\nlisteners.spamd.bind = [\"unix:{}\"]\n",
+        socket.display()
+    );
+    let _gateway = Gateway::start_after("umask 0077", folder.path(), &settings);
+    let mode = |path: &Path| std::fs::metadata(path).expect("made").permissions().mode() & 0o777;
+    assert_eq!(mode(&socket), 0o777);
+    let data = folder.path().join("gatepost-data");
+    assert_eq!(
+        (mode(&data), mode(&data.join("gatepost.db"))),
+        (0o700, 0o600)
+    );
+}
+
 #[test]
 fn a_server_that_stays_root_warns() {
     if !super::is_root("the warning of a server that stays root") {

@@ -45,6 +45,8 @@ fn users_do_not_differ_by_letter_case() {
     let gateway = Gateway::start("rules.paths = []\n");
     let added = add_user(&gateway, "anna", "secret", &[]);
     assert!(added.status.success(), "{}", text_of(&added));
+    user_command(&gateway.folder, &["passwd", "ANNA"]);
+    user_command(&gateway.folder, &["list", "ANNA"]);
     let other = add_user(&gateway, "Anna", "another secret", &[]);
     assert_eq!(other.status.code(), Some(65), "{}", text_of(&other));
     assert!(text_of(&other).contains("there is a user 'anna' already"));

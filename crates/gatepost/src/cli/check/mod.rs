@@ -16,6 +16,7 @@ use gatepost_rules::{RuleProblem, RuleSet, Severity};
 use crate::config::{Config, ConfigSource, Layers, print_mistakes};
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::security_report;
+use crate::unjudged_mail;
 
 /// The number of errors of the rule folders that are shown by default.
 const ERRORS_SHOWN: usize = 10;
@@ -111,14 +112,22 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     if errors + print_page_errors(&config) > 0 {
         return ExitCode::from(EXIT_CONFIG);
     }
-    match errors_of(&problems).count() {
-        0 => println!("gatepost: no mistake found"),
-        1 => println!("gatepost: can be served, without the 1 wrong line of the rules"),
-        wrong => println!("gatepost: can be served, without the {wrong} wrong lines of the rules"),
-    }
+    print_result(&config, &problems);
     match arguments.replay {
         Some(count) => replay::run(&config, &layers, rules, count),
         None => ExitCode::SUCCESS,
+    }
+}
+
+/// Prints the result for a config that can be served.
+fn print_result(config: &Config, problems: &[RuleProblem]) {
+    if let Some(note) = unjudged_mail::note(config) {
+        println!("note: {note}");
+    }
+    match errors_of(problems).count() {
+        0 => println!("gatepost: no mistake found"),
+        1 => println!("gatepost: can be served, without the 1 wrong line of the rules"),
+        wrong => println!("gatepost: can be served, without the {wrong} wrong lines of the rules"),
     }
 }
 

@@ -10,7 +10,9 @@ use gatepost_users::{
 pub(super) fn print(users: &Users, name: Option<&str>, json: bool) -> Result<(), UsersError> {
     let mut list = users.list();
     if let Some(name) = name {
-        list.retain(|user| user.name == name);
+        // Letter case does not distinguish users.
+        let folded = name.to_lowercase();
+        list.retain(|user| user.name.to_lowercase() == folded);
         if list.is_empty() {
             return Err(UsersError::NoUser(name.to_owned()));
         }

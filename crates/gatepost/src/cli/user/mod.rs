@@ -73,7 +73,7 @@ enum UserAction {
         /// The user's name
         name: String,
         /// Whether it may log in
-        #[arg(long, value_name = "yes|no")]
+        #[arg(long, value_name = "yes|no", required_unless_present = "admin")]
         enabled: Option<YesNo>,
         /// Whether it may do everything
         #[arg(long, value_name = "yes|no")]
@@ -381,7 +381,7 @@ async fn act(users: &Users, action: &UserAction, source: PasswordSource) -> Resu
             }
         }
         UserAction::Passwd { name, .. } => {
-            if !users.list().iter().any(|user| user.name == *name) {
+            if !users.has(name) {
                 return Err(UsersError::NoUser(name.clone()).into());
             }
             let password = source.read(name)?;
