@@ -132,7 +132,7 @@ fn a_client_that_reads_nothing_is_ended_although_no_publisher_waits_for_it() {
         ..connect_options()
     };
     let fixture = Fixture::new(settings, options);
-    fixture.pass(Duration::from_mins(60));
+    fixture.pass(Duration::from_hours(1));
     assert_eq!(ended(&fixture.attachment), None, "nothing waits for it");
     fixture
         .attachment

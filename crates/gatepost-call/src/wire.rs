@@ -239,11 +239,8 @@ mod tests {
                 "{text:?}"
             );
         }
-        assert!(
-            AnswerReader::default()
-                .read(&[b'a'; LINE_MAX_BYTES + 1])
-                .is_err()
-        );
+        let too_long = vec![b'a'; LINE_MAX_BYTES + 1];
+        assert!(AnswerReader::default().read(&too_long).is_err());
     }
 
     proptest! {

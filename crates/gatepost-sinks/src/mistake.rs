@@ -158,11 +158,9 @@ mod tests {
         })
     }
 
-    #[test]
-    fn each_mistake_is_found_at_its_key() {
-        assert_eq!(mistakes(&[sink(|_| {})], true), []);
-        assert_eq!(mistakes(&[bridge(|_| {})], true), []);
-        for (key, wrong) in vec![
+    /// Sinks and webhooks with one mistake each, with its key.
+    fn mistaken_webhooks() -> Vec<(&'static str, SinkSettings)> {
+        vec![
             ("sink.0.name", sink(|sink| sink.name = "a b".to_owned())),
             ("sink.0.name", sink(|sink| sink.webhook = None)),
             ("sink.0.filters", sink(|sink| sink.filters.clear())),
@@ -212,6 +210,12 @@ mod tests {
                 "sink.0.webhook.hmac_header",
                 webhook(|hook| hook.hmac_header = "X".into()),
             ),
+        ]
+    }
+
+    /// Bridges and sinks of mail with one mistake each, with its key.
+    fn mistaken_others() -> Vec<(&'static str, SinkSettings)> {
+        vec![
             (
                 "sink.0.bridge.address",
                 bridge(|bridge| bridge.address = "broker".to_owned()),
@@ -254,7 +258,14 @@ mod tests {
                 "sink.0.mail.digest_messages_max",
                 mail(|mail| mail.digest_messages_max = 0),
             ),
-        ] {
+        ]
+    }
+
+    #[test]
+    fn each_mistake_is_found_at_its_key() {
+        assert_eq!(mistakes(&[sink(|_| {})], true), []);
+        assert_eq!(mistakes(&[bridge(|_| {})], true), []);
+        for (key, wrong) in mistaken_webhooks().into_iter().chain(mistaken_others()) {
             let found = mistakes(std::slice::from_ref(&wrong), true);
             let keys: Vec<&str> = found.iter().map(|mistake| mistake.key.as_str()).collect();
             assert_eq!(keys, [key], "{found:?}");

@@ -144,7 +144,7 @@ async fn hostile_code_is_stopped() {
 /// Few loops, each of which has the host read the whole of a large mail.
 #[tokio::test]
 async fn work_of_the_host_counts_as_time_of_the_call() {
-    let source = r#"
+    let source = r"
         return function(message)
             local count = 0
             local _, why = pcall(function()
@@ -154,7 +154,7 @@ async fn work_of_the_host_counts_as_time_of_the_call() {
                 end
             end)
             return `{count} {why}`
-        end"#;
+        end";
     let mut fixture = Fixture::new().with("read", source);
     let luau = &mut fixture.configuration.procedures.luau;
     luau.memory_max = ByteSize::mebibytes(256);

@@ -28,10 +28,11 @@ fn delivery() -> SinkDelivery {
 }
 
 type Outcome = Result<(), AttemptFailure>;
+type Decision = dyn Fn(&[SinkDelivery], usize) -> Outcome + Send + Sync;
 
 /// A transport whose attempts end as a function of their messages and their number decides.
 struct DecidedTransport {
-    decide: Box<dyn Fn(&[SinkDelivery], usize) -> Outcome + Send + Sync>,
+    decide: Box<Decision>,
     /// The number of messages of each attempt.
     attempts: Arc<Mutex<Vec<usize>>>,
 }
