@@ -16,7 +16,7 @@ use gatepost_broker::{GroupMembers, LoggedPublication, MovedDelivery, MovedSessi
 use gatepost_learning::LearnInstruction;
 use gatepost_learning::bayes::{BayesSample, Class, Lesson, Relearn, Token};
 use gatepost_message::MessageId;
-use gatepost_store::{SharedSet, StoreChange};
+use gatepost_store::StoreChange;
 
 use crate::division_questions;
 use crate::encoding::{self, Input};
@@ -34,10 +34,10 @@ use crate::node_epoch::NodeStreamId;
 use crate::node_questions;
 use crate::node_stream::change;
 use crate::node_stream::message::{MessageKind, StreamMessage};
-use crate::records::entry::{EntryRecords, SharedSets};
+use crate::records::entry::EntryRecords;
 use sample::{
-    ORIGIN, delivery, filter, full, plain, position, record_changes, session_changes, session_name,
-    subscription,
+    ORIGIN, SETS, delivery, filter, full, plain, position, record_changes, session_changes,
+    session_name, subscription,
 };
 
 /// The examples of version 1, a line for each: a name, and the bytes as hexadecimal digits.
@@ -422,18 +422,6 @@ fn records(examples: &mut Examples) {
     let bytes = member.value();
     let read = |bytes: Bytes| Ok::<_, ()>(MemberRecord::read(&bytes));
     examples.compare("member", member, &bytes, read);
-    static SET: SharedSet = SharedSet {
-        name: "access",
-        is_generated: false,
-        spaces: &["user"],
-        entry_of: |_, _, _| Some("anna".to_owned()),
-    };
-    static LISTS: SharedSet = SharedSet {
-        name: "sender_list",
-        spaces: &["sender_list"],
-        ..SET
-    };
-    const SETS: SharedSets = &[&SET, &LISTS];
     let mut user = EntryRecords::default();
     user.put(
         "user",
@@ -441,13 +429,15 @@ fn records(examples: &mut Examples) {
         Bytes::from_static(b"\xff"),
     );
     user.put("user", Bytes::from_static(b"b"), Bytes::from_static(b"{}"));
-    let bytes = user.encode().expect("short enough");
-    let read = |bytes: Bytes| EntryRecords::decode("access.anna", &bytes, SETS);
-    examples.compare("shared-records", user, &bytes, read);
     let mut list = EntryRecords::default();
     let key = Bytes::from_static(b"anna\0*@far.example");
     list.put("sender_list", key, Bytes::from_static(b"block"));
-    let bytes = list.encode().expect("short enough");
-    let read = |bytes: Bytes| EntryRecords::decode("sender_list.anna", &bytes, SETS);
-    examples.compare("shared-sender-list", list, &bytes, read);
+    for (name, key, records) in [
+        ("shared-records", "access.anna", user),
+        ("shared-sender-list", "sender_list.anna", list),
+    ] {
+        let bytes = records.encode().expect("short enough");
+        let read = |bytes: Bytes| EntryRecords::decode(key, &bytes, SETS);
+        examples.compare(name, records, &bytes, read);
+    }
 }

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use gatepost_broker::SessionName;
 use gatepost_message::{MessageId, Properties, Publication, Qos, Topic, TopicFilter};
 use gatepost_store::{
-    DeliveryRow, SessionChange, SessionRow, StoreChange, SubscriptionRow, WillRow,
+    DeliveryRow, SessionChange, SessionRow, SharedSet, StoreChange, SubscriptionRow, WillRow,
 };
 
 use crate::encoding::BundleOrigin;
 use crate::log::position::{LogPosition, POSITION_SPACE};
 use crate::moves::transfer::RELEASED_SPACE;
+use crate::records::entry::SharedSets;
 
 pub(super) const ORIGIN: BundleOrigin = BundleOrigin {
     node: 3,
@@ -166,3 +167,17 @@ pub(super) fn record_changes() -> Vec<(&'static str, StoreChange)> {
         ),
     ]
 }
+
+static SET: SharedSet = SharedSet {
+    name: "access",
+    is_generated: false,
+    spaces: &["user"],
+    entry_of: |_, _, _| Some("anna".to_owned()),
+};
+static LISTS: SharedSet = SharedSet {
+    name: "sender_list",
+    spaces: &["sender_list"],
+    ..SET
+};
+/// The sets of the shared records.
+pub(super) const SETS: SharedSets = &[&SET, &LISTS];

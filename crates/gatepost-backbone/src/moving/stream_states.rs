@@ -14,7 +14,7 @@ use crate::node_streams;
 
 /// The state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StreamState {
+pub(super) enum NodeStreamState {
     /// Its node is running.
     Written,
     /// Its node is not running, or has begun a later epoch.
@@ -26,7 +26,7 @@ pub(super) enum StreamState {
 /// The states, each of which is read once.
 pub(super) struct StreamStates {
     context: MoveContext,
-    known: Mutex<HashMap<NodeStreamId, Arc<OnceCell<StreamState>>>>,
+    known: Mutex<HashMap<NodeStreamId, Arc<OnceCell<NodeStreamState>>>>,
 }
 
 impl StreamStates {
@@ -39,20 +39,20 @@ impl StreamStates {
 
     /// The state of a stream. A node without an epoch has no stream, and keeps its sessions until
     /// it runs again.
-    pub(super) async fn state(&self, id: NodeStreamId) -> Result<StreamState, BackboneError> {
+    pub(super) async fn state(&self, id: NodeStreamId) -> Result<NodeStreamState, BackboneError> {
         let shared = &self.context.shared;
         let alive = shared.known_nodes.alive();
         let is_written = id == shared.stream_id() || alive.iter().any(|one| one.writes(id));
         if id.epoch == 0 || is_written {
-            return Ok(StreamState::Written);
+            return Ok(NodeStreamState::Written);
         }
         let known = self.known.lock().entry(id).or_default().clone();
         let state = known.get_or_try_init(|| async {
             let is_emptied = is_emptied(&self.context, id).await?;
             Ok::<_, BackboneError>(if is_emptied {
-                StreamState::Emptied
+                NodeStreamState::Emptied
             } else {
-                StreamState::Abandoned
+                NodeStreamState::Abandoned
             })
         });
         state.await.copied()

@@ -2,7 +2,7 @@
 //!
 //! Usually that is this node. If another one has begun to adopt the session and was interrupted,
 //! the key names that one, and the failed node as its source. If it runs, it is asked whether it
-//! has the session; if it has failed as well, its own stream tells that, which is adopted first.
+//! has the session; if it has failed as well, its own stream says that, which is adopted first.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use gatepost_store::StoreChange;
 use super::MoveContext;
 use super::adopting::AdoptionRequest;
 use super::claiming::ClaimMark;
-use super::stream_states::{StreamState, StreamStates};
+use super::stream_states::{NodeStreamState, StreamStates};
 use crate::error::BackboneError;
 use crate::log::position::LogPosition;
 use crate::moves::ownership::{Ownership, SessionId, SessionSource};
@@ -67,7 +67,7 @@ pub(super) enum TakeOutcome {
     /// It is another node's, or there is none.
     Left,
     /// This node, which has failed as well, had begun to take it over, and its own stream is to be
-    /// adopted first: only that one tells whether it has the session.
+    /// adopted first: only that one says whether it has the session.
     Waits(u8),
 }
 
@@ -77,7 +77,7 @@ enum Successor {
     This(Ownership),
     /// Another one, or none.
     Other,
-    /// That is not known before the stream of this node is adopted.
+    /// The one that is known when the stream of this node was adopted.
     After(u8),
 }
 
@@ -185,10 +185,10 @@ impl SessionWork {
         }
         let next = || Successor::This(found.next(own, found.sources.clone()));
         Ok(match self.streams.state(found.stream()).await? {
-            StreamState::Emptied => next(),
-            StreamState::Abandoned if self.failed.may_wait => Successor::After(found.owner),
-            StreamState::Abandoned => Successor::Other,
-            StreamState::Written => {
+            NodeStreamState::Emptied => next(),
+            NodeStreamState::Abandoned if self.failed.may_wait => Successor::After(found.owner),
+            NodeStreamState::Abandoned => Successor::Other,
+            NodeStreamState::Written => {
                 let name = &session.session.name;
                 if self.context.is_denied(found, name).await {
                     next()
@@ -290,7 +290,7 @@ impl SessionWork {
                 self.context.directory.remove(id, revision).await;
                 return Ok(true);
             };
-            if self.streams.state(source.stream()).await? != StreamState::Abandoned {
+            if self.streams.state(source.stream()).await? != NodeStreamState::Abandoned {
                 next = ownership.next(own, next.sources);
             }
         }
@@ -333,7 +333,7 @@ impl SessionWork {
             return Ok(true);
         }
         let state = self.streams.state(ownership.stream()).await?;
-        Ok(state == StreamState::Emptied)
+        Ok(state == NodeStreamState::Emptied)
     }
 
     /// Whether the node got the session in the epoch of the stream or an earlier one. What it has

@@ -115,8 +115,8 @@ impl AcknowledgedDeliveries {
         !delivery.dup && delivery.sequence <= self.recheck_until
     }
 
-    /// Whether the next delivery may be sent although others are unacknowledged: `count_max` at most
-    /// \[MQTT-3.3.4-9\], of `bytes_max` bytes together, or a larger one alone.
+    /// Whether the next delivery may be sent although others are unacknowledged: `count_max` at
+    /// most \[MQTT-3.3.4-9\], of `bytes_max` bytes together, or a larger one alone.
     pub(crate) fn has_quota(&self, count_max: usize, bytes_max: usize) -> bool {
         self.waiting.front().is_some_and(|next| {
             let fits = self.in_flight_bytes + next.bytes() <= bytes_max;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sha1::{Digest, Sha1};
 
-/// Longer names, which no address has (RFC 5321, section 4.5.3.1.3), are shortened: a sender chooses
-/// them, and each stays in memory and in the database.
+/// Longer names, which no address has (RFC 5321, section 4.5.3.1.3), are shortened: a sender
+/// chooses them, and each stays in memory and in the database.
 const NAME_BYTES_MAX: usize = 320;
 
 /// The key of an address, a domain or another name, for one network or for all.

@@ -67,7 +67,8 @@ impl LogWriter {
         batch.clear();
     }
 
-    /// Counts the lines that were not written, and logs the first of several failures and their end.
+    /// Counts the lines that were not written, and logs the first of several failures and the end
+    /// of them.
     fn report(&mut self, written: io::Result<()>, rest: &[u8]) {
         let path = self.rotation.path.display();
         let Err(error) = written else {

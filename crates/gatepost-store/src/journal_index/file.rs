@@ -8,7 +8,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::part::{self, PART_BLOCKS, Part};
+use super::part::{self, IndexPart, PART_BLOCKS};
 use super::signature::Signature;
 use super::terms::{self, JournalTerms};
 use crate::JournalEntry;
@@ -192,9 +192,9 @@ fn write_signatures(
         let first = blocks[0].0;
         let number = first / part_blocks;
         let mut part = if is_first(first) {
-            Part::new(number)
+            IndexPart::new(number)
         } else {
-            Part::read(connection, number)?
+            IndexPart::read(connection, number)?
         };
         for (number, block) in blocks {
             part.set((number % part_blocks) as u32, &block.signature);

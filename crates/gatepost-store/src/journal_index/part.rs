@@ -23,12 +23,12 @@ pub(super) const TABLE: &str = "CREATE TABLE chunk (
 );";
 
 /// The words of a part in memory.
-pub(super) struct Part {
+pub(super) struct IndexPart {
     number: i64,
     words: Vec<u64>,
 }
 
-impl Part {
+impl IndexPart {
     /// A part without blocks.
     pub(super) fn new(number: i64) -> Self {
         Self {

@@ -18,9 +18,9 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hash of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Term(pub(super) u64);
+pub(super) struct JournalTerm(pub(super) u64);
 
-impl Term {
+impl JournalTerm {
     /// The places of its bits.
     pub(super) fn places(self) -> impl Iterator<Item = usize> {
         let hash = (self.0 ^ (self.0 >> 32)).wrapping_mul(SPREAD);
@@ -32,7 +32,7 @@ impl Term {
 }
 
 /// The places of the bits of several terms, each once and in their order.
-pub(super) fn places_of(terms: &BTreeSet<Term>) -> Vec<usize> {
+pub(super) fn places_of(terms: &BTreeSet<JournalTerm>) -> Vec<usize> {
     let places: BTreeSet<usize> = terms.iter().flat_map(|term| term.places()).collect();
     places.into_iter().collect()
 }
@@ -47,7 +47,7 @@ impl Default for Signature {
 }
 
 impl Signature {
-    pub(super) fn add(&mut self, term: Term) {
+    pub(super) fn add(&mut self, term: JournalTerm) {
         for place in term.places() {
             self.0[place / 64] |= 1 << (place % 64);
         }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use gatepost_message::{Action, TopicFilter};
 
-use super::signature::{Signature, Term, places_of};
+use super::signature::{JournalTerm, Signature, places_of};
 use crate::JournalEntry;
 
 /// The offset and the prime of the hash FNV-1a with 64 bits.
@@ -30,7 +30,7 @@ enum TermKind {
 
 /// The terms that every entry has which a search finds. Without terms, any entry may match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JournalTerms(BTreeSet<Term>);
+pub struct JournalTerms(BTreeSet<JournalTerm>);
 
 impl JournalTerms {
     /// Requires a text that contains `part`, in any case. A part of less than three characters
@@ -112,7 +112,7 @@ fn add_text(signature: &mut Signature, text: &str) {
 }
 
 /// Visits the terms of each three consecutive characters.
-fn each_of_text(text: &str, mut visit: impl FnMut(Term)) {
+fn each_of_text(text: &str, mut visit: impl FnMut(JournalTerm)) {
     let (mut first, mut second) = (None, None);
     for third in text.to_lowercase().chars() {
         if let (Some(first), Some(second)) = (first, second) {
@@ -126,7 +126,7 @@ fn each_of_text(text: &str, mut visit: impl FnMut(Term)) {
     }
 }
 
-fn whole(kind: TermKind, bytes: &[u8]) -> Term {
+fn whole(kind: TermKind, bytes: &[u8]) -> JournalTerm {
     let mut hash = TermHash::new(kind);
     for byte in bytes {
         hash.add(u64::from(*byte));
@@ -146,8 +146,8 @@ impl TermHash {
         self.0 = (self.0 ^ number).wrapping_mul(HASH_PRIME);
     }
 
-    const fn term(self) -> Term {
-        Term(self.0)
+    const fn term(self) -> JournalTerm {
+        JournalTerm(self.0)
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::journal_index::signature::SIGNATURE_BITS;
 
-    fn of_text(text: &str) -> BTreeSet<Term> {
+    fn of_text(text: &str) -> BTreeSet<JournalTerm> {
         let mut terms = JournalTerms::default();
         terms.require_text(text);
         terms.0

@@ -161,7 +161,10 @@ fn a_client_that_acknowledges_nothing_is_named_as_the_cause() {
     }
     let text = gatepost(&gateway, &["show", "stuck"]);
     assert!(text.contains("2 messages, 16 bytes wait; 2 sent"), "{text}");
-    assert!(text.contains("acknowledgements: 2 are open"), "{text}");
+    assert!(
+        text.contains("acknowledgements: as many are open"),
+        "{text}"
+    );
     client.resume();
     await_some("everything is acknowledged", || {
         let text = gatepost(&gateway, &["show", "stuck"]);

@@ -1,7 +1,7 @@
 //! The visitor of a page that a client certificate names.
 
 use super::support::authority::Authority;
-use super::support::{Gateway, add_user, run, text_of};
+use super::support::{Gateway, add_user, await_some, run, text_of};
 
 #[test]
 fn a_page_knows_the_user_of_a_certificate() {
@@ -43,6 +43,10 @@ fn a_page_knows_the_user_of_a_certificate() {
         let shown = ["--cacert", &ca, "--cert", &cert, "--key", &key, &url];
         text_of(&run("curl", &[&["-s", version], &shown[..]].concat(), b""))
     };
+    // The server looks for changes by commands once a second.
+    await_some("the user is known", || {
+        (visit("anna", "user", "--http1.1") == "[anna]").then_some(())
+    });
     // A page that reads the request, and one whose procedure does; each from the disk, then from
     // memory.
     for page in ["user", "called"] {

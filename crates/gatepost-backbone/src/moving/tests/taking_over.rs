@@ -163,7 +163,7 @@ async fn sessions_whose_adopter_fails_as_well_are_adopted_by_another_node() {
     let gone = write_key_of(ADOPTER, &context, "gone").await;
     let running = node.adopt_sessions();
 
-    // Only the stream of the adopter tells whether the session is there.
+    // Only the stream of the adopter says whether the session is there.
     let waits = take_over(&context, failed(FAILED)).await;
     assert_eq!(waits, Err(BackboneError::AdoptedLater(ADOPTER.node)));
     assert_eq!(key(&context, "begun").await, begun);
