@@ -370,7 +370,7 @@ impl Session {
         if is_undefined
             && let Some(aliases) = state.link.as_mut().and_then(|link| link.aliases.as_mut())
         {
-            aliases.forget(&publication.topic);
+            aliases.forget_newest(&publication.topic);
         }
         if is_written {
             Counters::add(&self.delivered, 1);

@@ -64,9 +64,12 @@ impl TopicAliases {
         })
     }
 
-    /// Removes an alias whose defining frame was not sent.
-    pub(super) fn forget(&mut self, topic: &Topic) {
-        if self.numbers.remove(topic).is_some() {
+    /// Removes the newest alias, whose defining frame was not sent. An earlier one stays: the next
+    /// number follows from how many there are.
+    pub(super) fn forget_newest(&mut self, topic: &Topic) {
+        let number = self.numbers.get(topic).copied();
+        if number.is_some_and(|number| usize::from(number) == self.numbers.len()) {
+            self.numbers.remove(topic);
             self.bytes -= topic.as_str().len();
         }
     }
@@ -103,7 +106,10 @@ mod tests {
         let long = |index: usize| topic(&format!("{index}/{}", "x".repeat(60_000)));
         let with_alias = (0..100).filter(|&index| aliases.of(&long(index)).is_some());
         assert_eq!(with_alias.count(), ALIASES_BYTES_MAX / 60_000);
-        aliases.forget(&long(0));
-        assert!(aliases.of(&long(50)).is_some(), "its bytes are free again");
+        aliases.forget_newest(&long(0));
+        assert!(aliases.of(&long(50)).is_none(), "an earlier one stays");
+        aliases.forget_newest(&long(3));
+        let next = aliases.of(&long(50)).expect("its bytes are free again");
+        assert_eq!(next.number, 4, "the number that no topic has");
     }
 }

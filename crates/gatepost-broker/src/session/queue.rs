@@ -129,7 +129,12 @@ impl Session {
 
     /// Sends waiting deliveries within the client's quota \[MQTT-3.3.4-9\], as far as that is safe
     /// (`persistence.rs`) and the outbox is not full.
+    #[inline]
     pub(super) fn pump(&self, state: &mut SessionState, broker: BrokerView<'_>) {
+        // Most sessions have no such queue, and this is called after each write.
+        if state.acknowledged.is_none() {
+            return;
+        }
         self.send_waiting(state, broker);
         if self.has_full_queue()
             && let Some(queue) = &state.acknowledged

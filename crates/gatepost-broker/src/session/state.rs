@@ -147,8 +147,8 @@ impl SessionState {
 
     /// Whether more than this part of the queue is full.
     pub(super) fn has_queued_more_than(&self, part: usize, broker: BrokerView<'_>) -> bool {
-        let bounds = self.bounds(broker);
         self.acknowledged.as_ref().is_some_and(|queue| {
+            let bounds = self.bounds(broker);
             queue.waiting.len() > bounds.messages_max / part
                 || queue.waiting_bytes() > bounds.bytes_max / part
         })
