@@ -68,6 +68,8 @@ pub(crate) struct LuauMachine {
     publications: Arc<Mutex<Vec<Publication>>>,
     log: Arc<CallLog>,
     resources: Arc<Resources>,
+    /// The memory of the machine before the file was loaded.
+    memory_empty: usize,
     /// The memory of an idle machine after it was made.
     memory_idle: usize,
     /// The most it may hold.
@@ -114,7 +116,8 @@ impl LuauMachine {
         library.register(&lua)?;
         // Libraries become read-only, and globals of the file its own.
         lua.sandbox(true)?;
-        let memory_max = lua.used_memory() + settings.memory_max.as_usize();
+        let memory_empty = lua.used_memory();
+        let memory_max = memory_empty + settings.memory_max.as_usize();
         lua.set_memory_limit(memory_max)?;
         deadline.set(times(settings, None));
         let watched = Arc::clone(&deadline);
@@ -148,6 +151,7 @@ impl LuauMachine {
             publications,
             log,
             resources: Arc::clone(&program.resources),
+            memory_empty,
             memory_idle,
             memory_max,
             calls: 0,
@@ -206,6 +210,11 @@ impl LuauMachine {
         self.lua.used_memory() + self.memory.bytes_held()
     }
 
+    /// Memory in bytes that the file's own data takes, without a call.
+    pub(crate) fn procedure_bytes(&self) -> usize {
+        self.lua.used_memory().saturating_sub(self.memory_empty)
+    }
+
     /// Handles a coroutine that has ended, failed, or waits.
     fn went(
         &mut self,
@@ -241,11 +250,15 @@ impl LuauMachine {
         }
         // Luau collects garbage while it allocates, but not a last time before an allocation fails.
         if self.lua.used_memory() > self.memory_max / 2 {
-            self.lua
-                .gc_collect()
-                .map_err(|error| ProcedureFailure(error.to_string()))?;
+            self.collect_garbage()?;
         }
         Ok(answer)
+    }
+
+    /// Frees what no global refers to.
+    pub(crate) fn collect_garbage(&self) -> Result<(), ProcedureFailure> {
+        let collected = self.lua.gc_collect();
+        collected.map_err(|error| ProcedureFailure(error.to_string()))
     }
 }
 

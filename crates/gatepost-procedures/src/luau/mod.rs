@@ -16,7 +16,7 @@
 //! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines of
 //! its own, one for each call of it that runs or waits at the same time, so no procedure can read
 //! the globals of another, and a memory limit affects only the procedure that exceeds it. A machine
-//! that failed, or whose call was cancelled, is discarded.
+//! that failed, or whose call was cancelled, is discarded; idle ones are bounded (`idle.rs`).
 //!
 //! A call that waits for another server keeps its machine and releases its thread (`waiting.rs`).
 //! Many coroutines in one machine would hold less memory, but a call would then see others change
@@ -28,7 +28,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gatepost_message::Action;
-use parking_lot::Mutex;
 
 use crate::host::Resources;
 use crate::procedure::{
@@ -43,6 +42,7 @@ mod deadline;
 mod folder;
 mod functions;
 mod host_memory;
+mod idle;
 mod json;
 mod library;
 mod lint;
@@ -53,11 +53,8 @@ mod waiting;
 mod working;
 
 pub(crate) use folder::ProcedureFolder;
+use idle::IdleMachines;
 use machine::{LuauMachine, LuauProgram};
-
-/// The number of idle machines that are kept. If more calls waited at once, the other machines are
-/// discarded.
-const IDLE_MACHINES_MAX: usize = 32;
 
 /// A procedure from a file.
 struct LuauProcedure(Arc<Code>);
@@ -67,7 +64,7 @@ struct Code {
     program: LuauProgram,
     settings: LuauSettings,
     /// Machines without a call.
-    idle: Mutex<Vec<LuauMachine>>,
+    idle: IdleMachines,
 }
 
 /// Compiles every file of the folder. A file that does not compile, or does not return a
@@ -143,10 +140,12 @@ impl LuauProcedure {
         let program = LuauProgram::compile(path, file, resources)?;
         // Loading the first machine shows whether the file returns a function.
         let first = LuauMachine::new(&program, &settings)?;
+        let idle = IdleMachines::new(settings.memory_max.as_usize());
+        idle.keep(first);
         Ok(Self(Arc::new(Code {
             program,
             settings,
-            idle: Mutex::new(vec![first]),
+            idle,
         })))
     }
 }
@@ -158,7 +157,7 @@ impl Procedure for LuauProcedure {
 
     fn start(&self, call: &ProcedureCall<'_>) -> ProcedureResult {
         let code = &self.0;
-        let idle = code.idle.lock().pop();
+        let idle = code.idle.take();
         let machine = idle.map_or_else(|| LuauMachine::new(&code.program, &code.settings), Ok);
         let mut machine = match machine {
             Ok(machine) => machine,
@@ -203,9 +202,8 @@ fn judgement(
 ) -> ProcedureResult {
     ProcedureResult::Done(match answer {
         Ok(Some(answer)) => {
-            let mut idle = code.idle.lock();
-            if !machine.has_reached_calls_max(&code.settings) && idle.len() < IDLE_MACHINES_MAX {
-                idle.push(machine);
+            if !machine.has_reached_calls_max(&code.settings) {
+                code.idle.keep(machine);
             }
             Ok(answer)
         }
