@@ -5,12 +5,13 @@
 //! fields (title, priority, tags, …) become user properties: `fields.rs`. What this server does not
 //! support (phone calls, templates, messages that are not remembered, ntfy's accounts) is refused
 //! rather than ignored. `sequence.rs` updates, clears and deletes messages. With `up=1` a topic is
-//! an endpoint of UnifiedPush.
+//! an endpoint of UnifiedPush; `matrix_gateway.rs` publishes notifications of Matrix there.
 
 mod attachment;
 mod encoded_words;
 mod fields;
 mod filter;
+mod matrix_gateway;
 mod scheduled;
 mod sequence;
 
@@ -47,6 +48,9 @@ pub(in crate::http) async fn respond(
     let path = request.path.strip_prefix('/')?;
     if request.path == "/v1/health" && matches!(request.method(), "GET" | "HEAD") {
         return Some(Ok(HttpResponse::json(200, &json!({ "healthy": true }))));
+    }
+    if request.path == matrix_gateway::PATH {
+        return Some(matrix_gateway::respond(context, request).await);
     }
     match (request.method(), path.split_once('/')) {
         ("POST" | "PUT", None) if is_topic(path) => {
@@ -87,6 +91,9 @@ fn is_topic(name: &str) -> bool {
 /// Whether a request belongs to UnifiedPush: an application server checks whether this is a push
 /// server, or sends bytes that only its application reads.
 fn is_unified_push(request: &HttpRequest) -> bool {
+    if request.path == matrix_gateway::PATH {
+        return true;
+    }
     let flag = first_parameter(request, &["x-unifiedpush", "unifiedpush", "up"]);
     flag.is_some_and(|flag| is_yes(&flag))
 }
