@@ -10,6 +10,7 @@ use crate::encoding::Encoding;
 use crate::file::StaticFile;
 use crate::memory_file::MemoryFile;
 use crate::page::CompiledPage;
+use crate::readers::PathAccess;
 use crate::resolve::{FileStamp, Root};
 
 /// The content of a path.
@@ -30,6 +31,8 @@ pub enum PathContent {
 pub struct CachedPath {
     /// The content.
     pub content: PathContent,
+    /// The visitors who may read it.
+    pub access: PathAccess,
     /// The key of the page for page workers.
     pub(crate) name: Arc<str>,
     pub(crate) root: Arc<Root>,
@@ -96,6 +99,7 @@ impl CachedPath {
         };
         Some(Self {
             content,
+            access: self.access.clone(),
             name: self.name.as_ref().into(),
             root: Arc::clone(&self.root),
             file: self.file.clone(),

@@ -170,6 +170,13 @@ impl Root {
         fs::metadata(self.path.join(relative)).ok()
     }
 
+    /// The real path of a file relative to the real root; `None` if it is outside.
+    pub(crate) fn target(&self, relative: &Path) -> Option<PathBuf> {
+        let real = self.real(relative)?;
+        let below = real.strip_prefix(self.path.canonicalize().ok()?).ok()?;
+        Some(below.to_owned())
+    }
+
     /// The real path of the file, if it may be served.
     fn real(&self, relative: &Path) -> Option<PathBuf> {
         let real = self.path.join(relative).canonicalize().ok()?;

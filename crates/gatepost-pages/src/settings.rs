@@ -8,6 +8,8 @@ use std::str::FromStr;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::readers::{Readers, SitePath};
+
 /// `[pages]`: the folders of pages and static files, and the limits of a page.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
@@ -19,6 +21,10 @@ pub struct PagesSettings {
     pub hosts: BTreeMap<String, PathBuf>,
     /// Folders under a path, of every host: `"/manual" = "/usr/share/doc/x"`.
     pub mounts: BTreeMap<String, PathBuf>,
+    /// The visitors who may read a path and everything below it: `"/office" = "login"` for all users,
+    /// `["anna"]` for these, `"rules"` for those with the right to subscribe to `$pages/office`,
+    /// `"everyone"` for an exception. All other paths are public.
+    pub access: BTreeMap<SitePath, Readers>,
     /// Whether a folder without an index shows a listing.
     pub listings: bool,
     /// Whether text is compressed for clients that accept it.
@@ -69,6 +75,7 @@ impl Default for PagesSettings {
             path: PathBuf::from("pages"),
             hosts: BTreeMap::new(),
             mounts: BTreeMap::new(),
+            access: BTreeMap::new(),
             listings: false,
             compress: true,
             compress_min: ByteSize::kibibytes(1),

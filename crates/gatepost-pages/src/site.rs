@@ -25,6 +25,7 @@ use crate::listing;
 use crate::memory_file::MemoryFiles;
 use crate::mime::is_compressible;
 use crate::page::{CompiledPage, PageSegments};
+use crate::readers::{AccessTable, PathAccess};
 use crate::resolve::{FileStamp, LocatedContent, Root};
 use crate::settings::{PagesSettings, Recheck};
 use crate::template::{self, TemplateNode};
@@ -36,6 +37,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 pub struct Site {
     /// The longest prefix first; the last one is empty.
     roots: Vec<(String, Arc<Root>)>,
+    access: AccessTable,
     values: Arc<dyn ValueSource>,
     settings: Arc<PagesSettings>,
     memory_files: Arc<MemoryFiles>,
@@ -67,6 +69,7 @@ impl Site {
         roots.push((String::new(), root(path)));
         Self {
             roots,
+            access: AccessTable::new(&settings.access),
             values: Arc::clone(values),
             settings: Arc::clone(settings),
             memory_files: Arc::clone(memory_files),
@@ -123,17 +126,52 @@ impl Site {
     }
 
     /// The folder that contains a path, and the path relative to it.
-    fn root_of<'a>(&self, path: &'a str) -> Option<(&Arc<Root>, &'a str)> {
+    fn root_of<'a>(&self, path: &'a str) -> Option<(&str, &Arc<Root>, &'a str)> {
         self.roots.iter().find_map(|(prefix, root)| {
             let rest = path.strip_prefix(prefix.as_str())?;
             // A mount's own URL without the slash is that of a folder.
-            (rest.is_empty() || rest.starts_with('/')).then_some((root, rest))
+            let is_whole = rest.is_empty() || rest.starts_with('/');
+            is_whole.then_some((prefix.as_str(), root, rest))
         })
+    }
+
+    /// The visitors who may read a decoded path at which there is nothing: the answer to others
+    /// must not show that.
+    pub fn access_of_missing(&self, path: &str) -> PathAccess {
+        self.access.of(&[path.to_owned()])
+    }
+
+    /// The visitors who may read a file or folder of a root: by its path on the site and, if it is
+    /// reached by a link, also by the path of the link's target.
+    fn access_of(&self, prefix: &str, root: &Root, file: &Path) -> PathAccess {
+        if self.access.is_empty() {
+            return PathAccess::default();
+        }
+        let on_site = |file: &Path| format!("{prefix}/{}", file.to_string_lossy());
+        let target = root.target(file).map(|target| on_site(&target));
+        let paths: Vec<_> = std::iter::once(on_site(file)).chain(target).collect();
+        self.access.of(&paths)
+    }
+
+    /// The listing of a folder, without entries that have other rules than the folder.
+    fn listing(&self, path: &str, (prefix, root): (&str, &Root), folder: &Path) -> Bytes {
+        let readers = |file: &Path| {
+            let access = self.access_of(prefix, root, file);
+            let rules = access.rules().iter();
+            rules.map(|rule| rule.readers.clone()).collect::<Vec<_>>()
+        };
+        let own = readers(folder);
+        let mut names = root.list(folder);
+        names.retain(|(name, _)| {
+            let theirs = readers(&folder.join(name));
+            theirs.is_empty() || theirs == own
+        });
+        listing::html(path, &names).into()
     }
 
     fn read(&self, path: &str) -> Option<CachedPath> {
         let checked = Arc::new(CheckTime::at(clock::coarse_ms()));
-        let (root, rest) = self.root_of(path)?;
+        let (prefix, root, rest) = self.root_of(path)?;
         let located = match rest {
             "" => match root.locate("/") {
                 LocatedContent::Nothing => LocatedContent::Nothing,
@@ -158,13 +196,14 @@ impl Site {
             }
             LocatedContent::Listing(folder) => {
                 let stamp = root.stamp(&folder)?;
-                let html = listing::html(path, &root.list(&folder));
-                (PathContent::Listing(html.into()), folder, stamp)
+                let html = self.listing(path, (prefix, root), &folder);
+                (PathContent::Listing(html), folder, stamp)
             }
             LocatedContent::Nothing => return None,
         };
         Some(CachedPath {
             content,
+            access: self.access_of(prefix, root, &file),
             name: path.into(),
             root: Arc::clone(root),
             file,

@@ -14,6 +14,7 @@ use crate::kept_login::KeptLogin;
 use crate::live_snapshot::LiveSnapshot;
 use crate::login_basis::LoginBasis;
 use crate::mount::Mount;
+use crate::names::fold;
 use crate::rules::{CompiledRules, Rule};
 use crate::snapshot::Snapshot;
 use crate::{Access, AccessDecision};
@@ -190,6 +191,22 @@ impl Identity {
             rules.may_subscribe(filter)
         });
         self.inner.generation.live.refusals.subscription(decision)
+    }
+
+    /// Whether the login's token leaves this access to the user; a login without a restricted token
+    /// leaves all. The user's own rules are not considered.
+    pub fn token_permits(&self, access: Access, topic: &str) -> bool {
+        self.with_permissions(|permissions| {
+            let scope = permissions.scope.as_ref();
+            scope.is_none_or(|scope| scope.may(access, topic).is_allowed())
+        })
+        .unwrap_or(false)
+    }
+
+    /// Whether the user is one of those named.
+    pub fn is_one_of(&self, names: &[String]) -> bool {
+        let user = self.user().map(fold);
+        user.is_some_and(|user| names.iter().any(|name| fold(name) == user))
     }
 
     fn decide(

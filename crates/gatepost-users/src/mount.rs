@@ -13,6 +13,8 @@ use crate::{Access, pattern};
 
 /// The topics whose right to publish is the right to call a procedure; they carry no messages.
 const CALL_TOPICS: &str = "$call/";
+/// The topics whose right to subscribe is the right to read a page; they carry no messages.
+const PAGE_TOPICS: &str = "$pages";
 
 /// The prefixes of all users.
 #[derive(Debug, Clone, Default)]
@@ -60,10 +62,19 @@ impl Mount {
         match self {
             Self::Everywhere => true,
             Self::At(prefix) if name.starts_with(&**prefix) => name.len() > prefix.len(),
-            Self::At(_) => access == Access::Publish && name.starts_with(CALL_TOPICS),
+            Self::At(_) => match access {
+                Access::Publish => name.starts_with(CALL_TOPICS),
+                Access::Subscribe => is_page(name),
+                Access::Retain => false,
+            },
             Self::Nowhere => false,
         }
     }
+}
+
+fn is_page(topic: &str) -> bool {
+    let below = topic.strip_prefix(PAGE_TOPICS);
+    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 /// The reason why a prefix cannot be used as `access.mount`.
@@ -121,6 +132,9 @@ mod tests {
         assert!(mount.contains(Access::Publish, "$call//greet"));
         assert!(!mount.contains(Access::Subscribe, "$call//greet"));
         assert!(!Mount::Nowhere.contains(Access::Publish, "$call//greet"));
+        assert!(mount.contains(Access::Subscribe, "$pages/office/a"));
+        assert!(!mount.contains(Access::Subscribe, "$pagesx"));
+        assert!(!mount.contains(Access::Publish, "$pages/office/a"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Authentication and authorization of requests.
 //!
 //! [`gatepost_users`] decides; a listener without a `ListenerAuth` requires no login. Pages and
-//! static files need no login; a page's procedures guard the values that they return.
+//! static files need no login, except those of `pages.access` (`site/readers.rs`).
 //!
 //! A browser that logged in at `/gatepost/login` sends a cookie with every request, also with those
 //! that another page makes it send. The cookie therefore counts only for requests of this server's
@@ -220,7 +220,7 @@ pub(super) fn expect_subscribe(
 }
 
 /// 401 requests a login, 403 refuses the present one.
-fn forbidden(identity: Option<&Identity>) -> HttpError {
+pub(super) fn forbidden(identity: Option<&Identity>) -> HttpError {
     match identity.and_then(Identity::user) {
         None => HttpError::Denied(LoginRefusal::Anonymous),
         Some(user) => HttpError::Forbidden(user.to_owned()),

@@ -13,6 +13,7 @@ mod exposure;
 mod guesses;
 mod held;
 mod internal_topics;
+mod kept_pages;
 mod large_mail;
 mod letter_case;
 mod links;

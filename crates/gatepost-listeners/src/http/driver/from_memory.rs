@@ -16,8 +16,8 @@ use crate::http::context::HttpContext;
 use crate::http::request::HttpVersion;
 use crate::http::site::representation::{coding_fields, file_fields, page_fields};
 
-/// The cached entry that a GET or HEAD request names, if neither the settings nor the head require
-/// more than the path. Cached pages and worker pages share this condition.
+/// The cached entry that a GET or HEAD request names, if every visitor may read it and neither the
+/// settings nor the head require more than the path. Cached pages and worker pages share this condition.
 pub(super) fn cached_entry(
     context: &HttpContext,
     head: &RequestHead<'_, '_>,
@@ -32,7 +32,8 @@ pub(super) fn cached_entry(
     if !is_simple {
         return None;
     }
-    context.pages.site(head.host).fresh(head.path)
+    let entry = context.pages.site(head.host).fresh(head.path);
+    entry.filter(|entry| entry.access.is_open())
 }
 
 /// Answers `head` with `entry` into `output` and returns true, or returns false and leaves `output`

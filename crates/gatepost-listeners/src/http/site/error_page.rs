@@ -8,7 +8,7 @@ use gatepost_pages::{PageError, PageOutput, PathContent, RenderedPage};
 use super::lookup::load;
 use super::pages::{page_request, render};
 use super::representation::HTML;
-use super::{files, login};
+use super::{files, login, readers};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
@@ -46,9 +46,15 @@ async fn own_error_page(
 ) -> Option<HttpResponse> {
     let row = error.row();
     let entry = load(context, request, &format!("/{}.html", row.status)).await?;
+    if !readers::may_read(context, request, &entry.access) {
+        return None;
+    }
     match &entry.content {
         PathContent::Page(_) => {}
-        PathContent::File(file) => return files::error_page(request, file, row.status),
+        PathContent::File(file) => {
+            let page = files::error_page(request, file, row.status);
+            return page.map(|page| readers::guarded(&entry, page));
+        }
         _ => return None,
     }
     let mut page_request = page_request(request);
@@ -61,9 +67,14 @@ async fn own_error_page(
             _ => String::new(),
         },
     });
-    render(context, request, entry, page_request, row.status)
-        .await
-        .ok()
+    let page = render(
+        context,
+        request,
+        Arc::clone(&entry),
+        page_request,
+        row.status,
+    );
+    page.await.ok().map(|page| readers::guarded(&entry, page))
 }
 
 fn built_in(error: &HttpError) -> HttpResponse {

@@ -9,7 +9,8 @@ use gatepost_pages::{CachedPath, Conditions, Encoding, PathContent, Selection, S
 
 use super::lookup::{load, own_path};
 use super::representation::{HTML, coding_fields, file_fields};
-use super::{forms, pages};
+use super::{forms, pages, readers};
+use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
@@ -29,31 +30,50 @@ pub(in crate::http) async fn respond(
     let Some(entry) = load(context, request, &path).await else {
         return Ok(None);
     };
+    readers::expect(context, request, &entry.access).await?;
+    let response = content(context, request, &entry, is_form).await?;
+    Ok(response.map(|response| readers::guarded(&entry, response)))
+}
+
+/// The response with the content of a path, to a visitor who may read it.
+async fn content(
+    context: &Arc<HttpContext>,
+    request: &mut HttpRequest,
+    entry: &Arc<CachedPath>,
+    is_form: bool,
+) -> Result<Option<HttpResponse>, HttpError> {
     Ok(match &entry.content {
-        PathContent::Page(_) if is_form => Some(forms::respond(context, request, entry).await?),
+        PathContent::Page(_) if is_form => {
+            Some(forms::respond(context, request, Arc::clone(entry)).await?)
+        }
         // It has no form of this server.
         PathContent::File(file) if is_form && file.is_page() => {
             return Err(FormError::Missing.into());
         }
         _ if is_form => None,
-        PathContent::Page(_) => Some(pages::respond(context, request, entry).await?),
-        PathContent::File(file) => Some(file_response(request, file, &entry).await?),
+        PathContent::Page(_) => Some(pages::respond(context, request, Arc::clone(entry)).await?),
+        PathContent::File(file) => Some(file_response(request, file, entry).await?),
         PathContent::Listing(html) => Some(listing(html)),
         PathContent::Folder => Some(with_slash(request)),
     })
 }
 
-/// The reason why a request has no response: its path does not exist, or supports other methods
-/// only.
+/// The reason why an authenticated request has no response: its path does not exist, or supports
+/// other methods only. Visitors who may not read the path do not learn which.
 pub(in crate::http) async fn refusal(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
 ) -> HttpError {
     let path = request.path.clone();
-    let allow = match load(context, request, &path)
-        .await
-        .map(|entry| is_page(&entry))
-    {
+    let entry = load(context, request, &path).await;
+    let access = match &entry {
+        Some(entry) => entry.access.clone(),
+        None => readers::of_missing(context, request),
+    };
+    if !readers::may_read(context, request, &access) {
+        return access::forbidden(request.identity.as_ref());
+    }
+    let allow = match entry.map(|entry| is_page(&entry)) {
         None => return HttpError::NotFound(path),
         Some(true) => "GET, HEAD, POST",
         Some(false) => "GET, HEAD",

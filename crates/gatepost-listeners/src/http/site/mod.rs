@@ -13,6 +13,7 @@ mod lookup;
 mod multipart;
 pub(super) mod pages;
 mod plain_page;
+mod readers;
 pub(super) mod release;
 mod release_page;
 pub(super) mod representation;
