@@ -195,6 +195,63 @@ fn web_clients_see_their_own_names_only() {
     }
 }
 
+/// A page is rendered of whole topics, and its script reads the changes of the same ones.
+#[test]
+fn live_values_of_a_page_are_of_the_topics_that_it_shows() {
+    let gateway = start();
+    for (topic, text) in [
+        ("hall/t", "of all"),
+        ("anna/hall/t", "of anna"),
+        ("anna/anna/door", "not shown"),
+        ("anna/door", "shown"),
+        ("anna", "no topic of hers"),
+        ("otto/door", "of otto"),
+    ] {
+        let said = send(&gateway, ADMIN, topic, text, &[]);
+        assert!(said.contains("RC:0") || said.contains("RC:16"), "{said}");
+    }
+    let anna = ["-u", "anna:password-a"];
+    let lines = ["-H", "Accept: application/x-ndjson"];
+    let read = |filters: &str, more: &[&str]| {
+        let path = format!("/topics?page=1&since=latest&poll=1&{filters}");
+        curl(&gateway, &path, &[&anna[..], more].concat())
+    };
+    let shown = "filter=hall/t&filter=otto/door&filter=anna/door&filter=%24SYS/gatepost/x";
+    for more in [&lines[..], &[]] {
+        let values = read(shown, more);
+        assert!(values.ends_with("200"), "{values}");
+        assert!(values.contains("\"topic\":\"anna/door\""), "{values}");
+        assert!(values.contains("\"payload\":\"shown\""), "{values}");
+        for other in ["of all", "of anna", "not shown", "of otto"] {
+            assert!(!values.contains(other), "{other}: {values}");
+        }
+        let below = read("filter=anna/%23", more);
+        assert!(below.contains("anna/hall/t"), "{below}");
+        assert!(!below.contains("no topic of hers"), "{below}");
+        for refused in [
+            "filter=hall/t",
+            "filter=%23",
+            "filter=anna",
+            "filter=%2B/door",
+        ] {
+            let values = read(refused, more);
+            assert!(values.ends_with("403"), "{refused}: {values}");
+        }
+    }
+    // Without `page`, the names are the user's own.
+    let own = curl(&gateway, "/topics?filter=hall/t", &anna);
+    assert!(
+        own.contains("of anna") && own.contains("\"topic\":\"hall/t\""),
+        "{own}"
+    );
+    // The script of pages asks so.
+    let script = curl(&gateway, "/gatepost/live.js", &["--compressed"]);
+    assert!(
+        script.contains("URLSearchParams({ page: 1, ...more })"),
+        "{script}"
+    );
+}
+
 #[test]
 fn the_access_rules_apply_to_whole_topics() {
     let gateway = start();

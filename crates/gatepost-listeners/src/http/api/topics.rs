@@ -100,12 +100,16 @@ fn read(
             detail: format!("one to {FILTERS_MAX} filters are needed"),
         });
     }
-    let mount = request.mount();
-    let filters = names
-        .iter()
-        .map(|name| TopicFilter::new(&MountPrefix::filter(mount.as_ref(), name)))
-        .collect::<Result<Vec<_>, _>>()?;
-    access::expect_subscribe(context, request, &filters)?;
+    let is_of_page = flag("page", request.query_value("page"))?;
+    let filters = if is_of_page {
+        filters_of_page(context, request, &names)?
+    } else {
+        let mount = request.mount();
+        let whole = |name: &String| TopicFilter::new(&MountPrefix::filter(mount.as_ref(), name));
+        let filters = names.iter().map(whole).collect::<Result<Vec<_>, _>>()?;
+        access::expect_subscribe(context, request, &filters)?;
+        filters
+    };
     let data = EventData::of_request(request)?;
     // Checked even if the response does not depend on it, so that a mistake is reported.
     let since = since_of(request, Since::Now)?;
@@ -122,13 +126,38 @@ fn read(
             EventData::Json | EventData::Payload => PublicationShape::JsonLines,
         }
     } else {
-        return recent(context, request, &filters, data);
+        return recent(context, request, &filters, (data, is_of_page));
     };
     let mut response = stream(context, request, &filters, since, shape, names.join(","));
     if let ResponseBody::Stream { format, .. } = &mut response.body {
         format.ends = ends;
+        format.names_whole_topics = is_of_page;
     }
     Ok(response)
+}
+
+/// The filters of a page's live values that its visitor may read. A page names whole topics, also
+/// for a user whose own topics have a prefix; a value that the visitor may not read must not keep
+/// the others from changing.
+fn filters_of_page(
+    context: &HttpContext,
+    request: &HttpRequest,
+    names: &[String],
+) -> Result<Vec<TopicFilter>, HttpError> {
+    let named = names.iter().map(|name| TopicFilter::new(name));
+    let named = named.collect::<Result<Vec<_>, _>>()?;
+    let mut refusal = None;
+    let mut permitted = Vec::new();
+    for filter in named {
+        match access::expect_subscribe(context, request, std::slice::from_ref(&filter)) {
+            Ok(()) => permitted.push(filter),
+            Err(error) => refusal = Some(error),
+        }
+    }
+    match refusal {
+        Some(error) if permitted.is_empty() => Err(error),
+        _ => Ok(permitted),
+    }
 }
 
 /// A streaming response.
@@ -160,6 +189,7 @@ pub(super) fn stream(
             topics,
             filter: None,
             mount: request.mount(),
+            names_whole_topics: false,
             scheduled: Bytes::new(),
         },
         rights: Box::new(access::stream_rights(request, filters)),
@@ -172,7 +202,7 @@ fn recent(
     context: &HttpContext,
     request: &HttpRequest,
     filters: &[TopicFilter],
-    data: EventData,
+    (data, names_whole_topics): (EventData, bool),
 ) -> Result<HttpResponse, HttpError> {
     let as_json = |one: &Publication| match data {
         EventData::Ntfy => to_ntfy(one.id, one),
@@ -183,6 +213,10 @@ fn recent(
     let mount = request.mount();
     let shown = publications.iter().filter_map(|one| match &mount {
         None => Some(as_json(one)),
+        Some(mount) if names_whole_topics => {
+            let topic = one.topic.as_str();
+            mount.own(topic).map(|_| as_json(one))
+        }
         Some(mount) => mount.own_publication(one).ok().map(|own| as_json(&own)),
     });
     let shown: Vec<Value> = shown.collect();

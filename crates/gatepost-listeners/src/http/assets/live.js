@@ -217,8 +217,9 @@
     }
   };
 
+  // A page names whole topics, also for a user whose own topics have a prefix.
   const queryOf = (filters, more) => {
-    const query = new URLSearchParams(more);
+    const query = new URLSearchParams({ page: 1, ...more });
     for (const filter of filters) query.append("filter", filter);
     return query;
   };

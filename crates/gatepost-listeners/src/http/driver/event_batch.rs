@@ -71,6 +71,7 @@ mod tests {
             topics: String::new(),
             filter: None,
             mount: None,
+            names_whole_topics: false,
             scheduled: Bytes::new(),
         };
         EventBatch::take(&mut next, &format, true).encoded.len()

@@ -58,6 +58,9 @@ pub(super) struct StreamFormat {
     pub filter: Option<Arc<EventFilter>>,
     /// The prefix of the reader's topics, which the reader does not see.
     pub mount: Option<MountPrefix>,
+    /// Whether events have whole topics nevertheless, as for the live values of a page. Topics
+    /// outside of the prefix stay invisible.
+    pub names_whole_topics: bool,
     /// The text of the messages that wait for their time, if the reader requested them. It follows
     /// the remembered publications.
     pub scheduled: Bytes,
@@ -284,8 +287,12 @@ pub(super) fn encode_shared(event: &StreamEvent, format: &StreamFormat, chunked:
     let StreamEvent::Publication(publication) = event else {
         return framed(shape.encode(event), chunked);
     };
-    if let Some(mount) = &format.mount {
-        // A topic outside of the prefix of the reader is invisible to it.
+    let mount = format.mount.as_ref();
+    // A topic outside of the prefix of the reader is invisible to it.
+    if mount.is_some_and(|mount| mount.own(publication.topic.as_str()).is_none()) {
+        return Bytes::new();
+    }
+    if let Some(mount) = mount.filter(|_| !format.names_whole_topics) {
         let own = mount.own_publication(publication);
         return own.map_or_else(
             |_| Bytes::new(),
@@ -336,6 +343,7 @@ mod tests {
             topics: String::new(),
             filter: None,
             mount: None,
+            names_whole_topics: false,
             scheduled: Bytes::new(),
         }
     }
