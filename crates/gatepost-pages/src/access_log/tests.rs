@@ -56,6 +56,31 @@ fn an_old_file_is_rotated_though_another_process_began_it() {
     assert_eq!(text.lines().count(), 2);
 }
 
+/// As in a folder that the server may not write to.
+#[test]
+fn a_file_that_cannot_be_rotated_is_continued() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = settings(folder.path(), 200, AccessLogFormat::Combined);
+    settings.keep = 1;
+    // No file replaces a folder, whoever renames it.
+    std::fs::create_dir(folder.path().join("access.log.1")).expect("a folder");
+    let log = AccessLog::start(&settings).expect("a log");
+    for _ in 0..50 {
+        log.append(&LINE);
+    }
+    let buffers = Arc::clone(&log.shared);
+    drop(log);
+    assert_eq!(buffers.dropped.load(Ordering::Relaxed), 0);
+    let text = std::fs::read_to_string(&settings.path).expect("a file");
+    assert_eq!(text.lines().count(), 50);
+    assert!(text.lines().all(|line| line.ends_with("\"test\\x22\\x0A\"")), "{text}");
+    // The next start tries again.
+    std::fs::remove_dir(folder.path().join("access.log.1")).expect("removed");
+    AccessLog::start(&settings).expect("a log").append(&LINE);
+    let rotated = std::fs::read_to_string(folder.path().join("access.log.1")).expect("the old one");
+    assert_eq!(rotated.lines().count(), 50);
+}
+
 #[test]
 fn a_full_disk_is_counted_and_survived() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -5,13 +5,15 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::rotation::{OpenLogFile, Rotation};
 use super::{BUFFERS, LogBuffers};
 
 /// The time for which a line may wait in memory.
 const DELAY: Duration = Duration::from_millis(100);
+/// The pause after a rotation that failed. In the meantime, the full file is continued.
+const ROTATE_AGAIN: Duration = Duration::from_secs(60);
 
 pub(super) struct LogWriter {
     shared: Arc<LogBuffers>,
@@ -19,6 +21,8 @@ pub(super) struct LogWriter {
     open: Option<OpenLogFile>,
     /// Whether the last write failed. Only the first of several failures is logged.
     fails: bool,
+    /// The time of the last rotation that failed; `None` after one that succeeded.
+    rotation_failed: Option<Instant>,
 }
 
 impl LogWriter {
@@ -28,6 +32,7 @@ impl LogWriter {
             rotation,
             open: None,
             fails: false,
+            rotation_failed: None,
         }
     }
 
@@ -96,47 +101,54 @@ impl LogWriter {
             self.open = None;
         }
         while !lines.is_empty() {
-            let open = match self.open.take() {
+            let mut open = match self.open.take() {
                 Some(open) => open,
                 None => self.rotation.open()?,
             };
-            if self.rotation.is_due(&open) {
-                drop(open);
-                self.rotation.rotate()?;
-                self.open = Some(self.rotation.open()?);
-                continue;
+            let first = memchr::memchr(b'\n', lines).map_or(lines.len(), |newline| newline + 1);
+            let is_due = self.rotation.is_due(&open, first as u64);
+            if is_due && self.rotate() {
+                open = self.rotation.open()?;
             }
-            let OpenLogFile {
-                mut file,
-                size,
-                began,
-            } = open;
-            let room = self.rotation.size_max.saturating_sub(size) as usize;
-            let end = match lines.get(..room) {
-                None => lines.len(),
-                Some(fitting) => match memchr::memrchr(b'\n', fitting) {
-                    Some(newline) => newline + 1,
-                    // A line longer than the limit is written whole: lines are never divided.
-                    None if size == 0 => {
-                        memchr::memchr(b'\n', lines).map_or(lines.len(), |newline| newline + 1)
-                    }
-                    None => {
-                        let size = self.rotation.size_max;
-                        self.open = Some(OpenLogFile { file, size, began });
-                        continue;
-                    }
-                },
+            let end = if is_due && self.rotation_failed.is_some() {
+                lines.len()
+            } else {
+                // A line longer than the limit is written whole: lines are never divided.
+                let room = self.rotation.size_max.saturating_sub(open.size) as usize;
+                let fitting = lines.get(..room).unwrap_or(lines);
+                memchr::memrchr(b'\n', fitting).map_or(first, |newline| newline + 1)
             };
             let (now, later) = lines.split_at(end);
-            if let Err(error) = file.write_all(now) {
-                remove_after(&file, size);
+            if let Err(error) = open.file.write_all(now) {
+                remove_after(&open.file, open.size);
                 return Err(error);
             }
-            let size = size + now.len() as u64;
-            self.open = Some(OpenLogFile { file, size, began });
+            open.size += now.len() as u64;
+            self.open = Some(open);
             *lines = later;
         }
         Ok(())
+    }
+
+    /// Renames the full file, unless that failed a short time ago; returns whether it was renamed.
+    /// Only the first of several failures is logged.
+    fn rotate(&mut self) -> bool {
+        let failed = self.rotation_failed;
+        if failed.is_some_and(|failed| failed.elapsed() < ROTATE_AGAIN) {
+            return false;
+        }
+        let Err(error) = self.rotation.rotate() else {
+            self.rotation_failed = None;
+            return true;
+        };
+        if self.rotation_failed.replace(Instant::now()).is_none() {
+            let path = self.rotation.path.display();
+            tracing::error!(
+                target: "pages",
+                "access log {path}: it cannot be rotated and grows beyond its limit: {error}",
+            );
+        }
+        false
     }
 }
 
