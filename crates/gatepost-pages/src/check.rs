@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::engine::{PageLimits, check};
 use crate::error::TemplateError;
-use crate::resolve::Root;
+use crate::resolve::{Root, has_html_extension};
 use crate::settings::PagesSettings;
 
 /// The number of pages that are checked.
@@ -14,7 +14,7 @@ const PAGES_MAX: usize = 10_000;
 /// The depth to which folders are followed; a link may lead back to its own folder.
 const DEPTH_MAX: usize = 16;
 
-/// Checks the templates of the folder, of each host and of each mount. The files of the errors have
+/// Checks the templates of the folder, of each host and of each mount that has some. The files of the errors have
 /// the folder's path before their own.
 pub fn errors_of_pages(settings: &PagesSettings) -> Vec<TemplateError> {
     let limits = PageLimits {
@@ -23,9 +23,10 @@ pub fn errors_of_pages(settings: &PagesSettings) -> Vec<TemplateError> {
         memory_bytes: settings.memory_max.as_usize(),
         time: settings.time_max.duration(),
     };
+    let mounts = settings.mounts.values().filter(|mounted| mounted.templates);
     let folders = std::iter::once(&settings.path)
         .chain(settings.hosts.values())
-        .chain(settings.mounts.values());
+        .chain(mounts.map(|mounted| &mounted.path));
     let mut errors = Vec::new();
     for folder in folders {
         let root = Arc::new(Root::new(folder, settings.follow_symlinks));
@@ -65,11 +66,7 @@ fn collect(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) {
         let is_folder = fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
         if is_folder && depth > 0 {
             collect(folder, &name, depth - 1, names);
-        } else if !is_folder
-            && Path::new(&name)
-                .extension()
-                .is_some_and(|found| found == "html")
-        {
+        } else if !is_folder && has_html_extension(Path::new(&name)) {
             names.push(name);
         }
     }

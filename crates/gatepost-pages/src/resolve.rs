@@ -34,6 +34,8 @@ pub struct Root {
     path: PathBuf,
     follow_symlinks: bool,
     listings: bool,
+    /// Whether its `.html` files are templates.
+    templates: bool,
 }
 
 /// The content at a request's path.
@@ -65,6 +67,7 @@ impl Root {
             path: path.to_owned(),
             follow_symlinks,
             listings: false,
+            templates: true,
         }
     }
 
@@ -75,9 +78,23 @@ impl Root {
         self
     }
 
+    /// Serves `.html` files unchanged, and with them the files whose names begin with `_`, which
+    /// are parts of pages elsewhere.
+    #[must_use]
+    pub const fn with_templates(mut self, templates: bool) -> Self {
+        self.templates = templates;
+        self
+    }
+
+    /// Whether a file is a template. Letter case makes no difference: the code of `PAGE.HTML` must
+    /// not be shown.
+    pub(crate) fn is_template(&self, file: &Path) -> bool {
+        self.templates && has_html_extension(file)
+    }
+
     /// Finds the file for a request's decoded path: itself, with `.html`, or the folder's index.
     pub fn locate(&self, path: &str) -> LocatedContent {
-        let Some(relative) = served_path(path) else {
+        let Some(relative) = self.served_path(path) else {
             return LocatedContent::Nothing;
         };
         let is_file = |path: &Path| self.metadata(path).is_some_and(|found| found.is_file());
@@ -119,7 +136,7 @@ impl Root {
         let mut names: Vec<_> = folder
             .filter_map(|entry| {
                 let mut name = entry.ok()?.file_name().into_string().ok()?;
-                if name.starts_with(['.', '_']) {
+                if self.is_hidden(name.as_bytes()) {
                     return None;
                 }
                 let metadata = self.metadata(&relative.join(&name))?;
@@ -131,6 +148,20 @@ impl Root {
             .collect();
         names.sort_by(|one, other| one.0.cmp(&other.0));
         names
+    }
+
+    /// A request's path as a relative file path without hidden names.
+    fn served_path(&self, path: &str) -> Option<PathBuf> {
+        let relative = safe_path(path.strip_prefix('/')?)?;
+        let hidden =
+            |component: Component<'_>| self.is_hidden(component.as_os_str().as_encoded_bytes());
+        (!relative.components().any(hidden)).then_some(relative)
+    }
+
+    /// Whether a name is never served: one that begins with `.`, or, beside templates, with `_`,
+    /// which is a part of pages.
+    fn is_hidden(&self, name: &[u8]) -> bool {
+        name.starts_with(b".") || (self.templates && name.starts_with(b"_"))
     }
 
     /// The current state of a file.
@@ -188,15 +219,10 @@ impl Root {
     }
 }
 
-/// A request's path as a relative file path without hidden names, and without names that begin
-/// with `_`, which are parts of pages.
-fn served_path(path: &str) -> Option<PathBuf> {
-    let relative = safe_path(path.strip_prefix('/')?)?;
-    let hidden = |component: Component<'_>| {
-        let name = component.as_os_str().as_encoded_bytes();
-        name.starts_with(b".") || name.starts_with(b"_")
-    };
-    (!relative.components().any(hidden)).then_some(relative)
+/// Whether a file's name ends in `.html`, in any letter case.
+pub(crate) fn has_html_extension(file: &Path) -> bool {
+    let extension = file.extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
 }
 
 /// A relative path that cannot lead upwards.

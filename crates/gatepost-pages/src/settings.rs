@@ -8,6 +8,7 @@ use std::str::FromStr;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::mounted::MountedFolder;
 use crate::readers::{Readers, SitePath};
 
 /// `[pages]`: the folders of pages and static files, and the limits of a page.
@@ -19,13 +20,14 @@ pub struct PagesSettings {
     /// Other folders for other hosts: `"www.example.org" = "sites/www"`; `"*.example.org"` is for
     /// all names below it.
     pub hosts: BTreeMap<String, PathBuf>,
-    /// Folders under a path, of every host: `"/manual" = "/usr/share/doc/x"`.
-    pub mounts: BTreeMap<String, PathBuf>,
+    /// Folders under a path, of every host: `"/manual" = "/usr/share/doc/x"`. Their `.html` files
+    /// are served unchanged; `{ path = "app", templates = true }` makes them pages.
+    pub mounts: BTreeMap<String, MountedFolder>,
     /// The visitors who may read a path and everything below it: `"/office" = "login"` for all users,
     /// `["anna"]` for these, `"rules"` for those with the right to subscribe to `$pages/office`,
     /// `"everyone"` for an exception. All other paths are public.
     pub access: BTreeMap<SitePath, Readers>,
-    /// Whether a folder without an index shows a listing.
+    /// Whether a folder without an index shows a listing; `/` of `pages.path` shows the dashboard.
     pub listings: bool,
     /// Whether text is compressed for clients that accept it.
     pub compress: bool,

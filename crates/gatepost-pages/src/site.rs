@@ -38,6 +38,8 @@ pub struct Site {
     /// The longest prefix first; the last one is empty.
     roots: Vec<(String, Arc<Root>)>,
     access: AccessTable,
+    /// Whether it is the site of hosts without one of their own.
+    is_default: bool,
     values: Arc<dyn ValueSource>,
     settings: Arc<PagesSettings>,
     memory_files: Arc<MemoryFiles>,
@@ -55,21 +57,25 @@ impl Site {
         values: &Arc<dyn ValueSource>,
         memory_files: &Arc<MemoryFiles>,
     ) -> Self {
-        let root = |path: &Path| {
-            let root = Root::new(path, settings.follow_symlinks);
+        let root = |path: &Path, templates: bool| {
+            let root = Root::new(path, settings.follow_symlinks).with_templates(templates);
             Arc::new(root.with_listings(settings.listings))
         };
         let mut roots: Vec<_> = settings
             .mounts
             .iter()
-            .map(|(prefix, path)| (format!("/{}", prefix.trim_matches('/')), root(path)))
+            .map(|(prefix, mounted)| {
+                let prefix = format!("/{}", prefix.trim_matches('/'));
+                (prefix, root(&mounted.path, mounted.templates))
+            })
             .filter(|(prefix, _)| prefix != "/")
             .collect();
         roots.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        roots.push((String::new(), root(path)));
+        roots.push((String::new(), root(path, true)));
         Self {
             roots,
             access: AccessTable::new(&settings.access),
+            is_default: path == settings.path,
             values: Arc::clone(values),
             settings: Arc::clone(settings),
             memory_files: Arc::clone(memory_files),
@@ -181,7 +187,7 @@ impl Site {
         };
         let mut beside = Vec::new();
         let (content, file, stamp) = match located {
-            LocatedContent::File(file) if file.extension().is_some_and(|end| end == "html") => {
+            LocatedContent::File(file) if root.is_template(&file) => {
                 let (content, stamp) = self.read_page(root, &file, &mut beside)?;
                 (content, file, stamp)
             }
@@ -194,6 +200,8 @@ impl Site {
                 let stamp = root.stamp(&folder)?;
                 (PathContent::Folder, folder, stamp)
             }
+            // The address of the dashboard.
+            LocatedContent::Listing(_) if path == "/" && self.is_default => return None,
             LocatedContent::Listing(folder) => {
                 let stamp = root.stamp(&folder)?;
                 let html = self.listing(path, (prefix, root), &folder);

@@ -39,10 +39,8 @@ impl Rotation {
 
     /// Whether the file is not empty, and is old or too full for a further line of this length.
     pub(super) fn is_due(&self, open: &OpenLogFile, line_bytes: u64) -> bool {
-        let is_old = || {
-            !self.age_max.is_zero()
-                && open.began.elapsed().is_ok_and(|age| age >= self.age_max)
-        };
+        let is_old =
+            || !self.age_max.is_zero() && open.began.elapsed().is_ok_and(|age| age >= self.age_max);
         let is_full = || open.size.saturating_add(line_bytes) > self.size_max;
         open.size > 0 && (is_full() || is_old())
     }

@@ -73,7 +73,11 @@ fn a_file_that_cannot_be_rotated_is_continued() {
     assert_eq!(buffers.dropped.load(Ordering::Relaxed), 0);
     let text = std::fs::read_to_string(&settings.path).expect("a file");
     assert_eq!(text.lines().count(), 50);
-    assert!(text.lines().all(|line| line.ends_with("\"test\\x22\\x0A\"")), "{text}");
+    assert!(
+        text.lines()
+            .all(|line| line.ends_with("\"test\\x22\\x0A\"")),
+        "{text}"
+    );
     // The next start tries again.
     std::fs::remove_dir(folder.path().join("access.log.1")).expect("removed");
     AccessLog::start(&settings).expect("a log").append(&LINE);

@@ -173,7 +173,13 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     folders.extend(config.rules.preferences.as_deref());
     folders.extend(config.rules.user_preferences.as_deref());
     folders.extend(config.pages.hosts.values().map(PathBuf::as_path));
-    folders.extend(config.pages.mounts.values().map(PathBuf::as_path));
+    folders.extend(
+        config
+            .pages
+            .mounts
+            .values()
+            .map(|mounted| mounted.path.as_path()),
+    );
     files.extend(config.access.jwt.iter().map(|issuer| issuer.key.as_path()));
     for binding in config.listeners.bindings() {
         files.extend(binding.tls.files());

@@ -20,7 +20,7 @@ fn hosts_and_mounts_have_folders_of_their_own() {
         ]
         .map(|(host, folder)| (host.to_owned(), at(folder)))
         .into(),
-        mounts: [("/doc/".to_owned(), at("manual"))].into(),
+        mounts: [("/doc/".to_owned(), at("manual").into())].into(),
         listings: true,
         ..PagesSettings::default()
     };
@@ -54,7 +54,9 @@ fn hosts_and_mounts_have_folders_of_their_own() {
         ("[::1]:8080", "/doc/a.txt", Some("manual")),
         ("x", "/doc", Some("folder")),
         ("x", "/doc/", Some("listing")),
-        ("x", "/", Some("listing")),
+        // The dashboard.
+        ("x", "/", None),
+        ("other.example", "/", Some("listing")),
         ("x", "/docs/a.txt", None),
         ("x", "/doc/../a.txt", None),
     ] {
@@ -131,4 +133,60 @@ fn a_file_that_is_read_often_displaces_no_other() {
         folder.load("/changes.bin");
     }
     assert!(Arc::ptr_eq(&folder.load("/stays.bin"), &stays));
+}
+
+#[test]
+fn a_mount_has_files_and_no_templates_unless_it_is_to_have_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["main", "manual", "app"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.join("_static")).expect("a folder");
+        std::fs::write(path.join("a.html"), "{{ now(").expect("a file");
+        std::fs::write(
+            path.join("B.HTML"),
+            "{{ latest('x') }}{% if 1 %}{% endif %}",
+        )
+        .expect("a file");
+        std::fs::write(path.join("_static/a.css"), "a{}").expect("a file");
+    }
+    let mount = |name: &str, templates: bool| MountedFolder {
+        path: folder.path().join(name),
+        templates,
+    };
+    let settings = PagesSettings {
+        path: folder.path().join("main"),
+        mounts: [
+            ("/manual".to_owned(), mount("manual", false)),
+            ("/app".to_owned(), mount("app", true)),
+        ]
+        .into(),
+        ..PagesSettings::default()
+    };
+    assert_eq!(crate::errors_of_pages(&settings).len(), 2);
+    let pages = Pages::new(settings, Arc::new(Fixed));
+    let kind = |path: &str| {
+        let entry = pages.site(None).load(path)?;
+        Some(match &entry.content {
+            PathContent::File(file) => {
+                let content = file.content.clone().expect("cached");
+                format!("{} {}", file.mime, String::from_utf8_lossy(&content))
+            }
+            PathContent::Page(_) => "page".to_owned(),
+            _ => "other".to_owned(),
+        })
+    };
+    let html = Some("text/html; charset=utf-8 {{ now(".to_owned());
+    assert_eq!(kind("/manual/a.html"), html);
+    assert_eq!(kind("/manual/a"), html);
+    let upper = kind("/manual/B.HTML").expect("a file");
+    assert!(upper.contains("{{ latest"), "{upper}");
+    let css = Some("text/css; charset=utf-8 a{}".to_owned());
+    assert_eq!(kind("/manual/_static/a.css"), css);
+    for templates in ["", "/app"] {
+        for path in ["/a", "/a.html", "/B.HTML"] {
+            let path = format!("{templates}{path}");
+            assert_eq!(kind(&path).as_deref(), Some("page"), "{path}");
+        }
+        assert_eq!(kind(&format!("{templates}/_static/a.css")), None);
+    }
 }

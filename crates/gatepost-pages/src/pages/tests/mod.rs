@@ -11,6 +11,7 @@ use gatepost_message::{PageReply, Publication, Topic, TopicFilter};
 use gatepost_settings::{ByteSize, Period};
 
 use super::*;
+use crate::mounted::MountedFolder;
 use crate::request::{BrowserSession, Pairs};
 use crate::settings::Recheck;
 use crate::template;
