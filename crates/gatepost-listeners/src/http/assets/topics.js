@@ -17,6 +17,8 @@ const PREVIEW_CHARACTERS = 120;
 
 let source = null;
 let leftOut = 0;
+/** The server's time from which messages count for the rate: earlier ones are replayed. */
+let began = Infinity;
 let drawing = false;
 let root = node("", "");
 /** The nodes whose line must be redrawn. */
@@ -84,7 +86,7 @@ function came(message) {
     return;
   }
   at.latest = message;
-  at.times.push(Date.now());
+  if (message.unix_ms >= began) at.times.push(Date.now());
   changed.add(at);
 }
 
@@ -151,6 +153,12 @@ function stop() {
   $("watch").textContent = "Watch";
 }
 
+/** The server's time, which it states in seconds, rounded up. */
+async function serverTime() {
+  const answer = await request("/healthz", { method: "HEAD", cache: "no-store" });
+  return Date.parse(answer.headers.get("date")) + 1_000;
+}
+
 function watch() {
   stop();
   root = node("", "");
@@ -164,6 +172,8 @@ function watch() {
   let wasOpen = false;
   source = opened;
   source.onopen = () => { wasOpen = true; };
+  began = Infinity;
+  serverTime().then((unixMs) => { if (source === opened) began = unixMs; }, () => {});
   $("watch").textContent = "Stop";
   source.onmessage = (event) => {
     came(JSON.parse(event.data));
