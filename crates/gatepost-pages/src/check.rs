@@ -14,8 +14,8 @@ const PAGES_MAX: usize = 10_000;
 /// The depth to which folders are followed; a link may lead back to its own folder.
 const DEPTH_MAX: usize = 16;
 
-/// Checks the templates of the folder, of each host and of each mount that has some. The files of the errors have
-/// the folder's path before their own.
+/// Checks the templates of the folder, of each host and of each mount that has some. The files of
+/// the errors have the folder's path before their own.
 pub fn errors_of_pages(settings: &PagesSettings) -> Vec<TemplateError> {
     let limits = PageLimits {
         steps: settings.steps_max,

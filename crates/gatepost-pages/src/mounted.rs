@@ -1,7 +1,7 @@
 //! Folders that are served under a path (`pages.mounts`).
 //!
-//! Their `.html` files are files by default: documentation may contain `{{`, and a template runs
-//! code, so who may write to the folder of a program must not thereby be the author of pages.
+//! By default their `.html` files are no templates: documentation may contain `{{`, and a template
+//! runs code, so who may write to the folder of a program must not thereby be the author of pages.
 
 use std::path::PathBuf;
 

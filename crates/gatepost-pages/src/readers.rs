@@ -1,4 +1,4 @@
-//! Who may read which paths of a site (`pages.access`).
+//! The visitors who may read a path of a site (`pages.access`).
 //!
 //! The rule is chosen by the file that a request's path leads to, never by the text of the request:
 //! `/office`, `/office.html` and the precompressed `/office.html.gz` have one rule, and so has each
@@ -26,7 +26,7 @@ pub enum Readers {
     Everyone,
     /// Every user who is logged in.
     Login,
-    /// Those to whom an access rule grants to subscribe to `$pages/PATH`.
+    /// Users and others that an access rule permits to subscribe to `$pages/PATH`.
     Rules,
     /// These users.
     Users(Vec<String>),

@@ -62,7 +62,7 @@ fn a_file_that_cannot_be_rotated_is_continued() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut settings = settings(folder.path(), 200, AccessLogFormat::Combined);
     settings.keep = 1;
-    // No file replaces a folder, whoever renames it.
+    // Not even root can rename a file to the name of a folder.
     std::fs::create_dir(folder.path().join("access.log.1")).expect("a folder");
     let log = AccessLog::start(&settings).expect("a log");
     for _ in 0..50 {

@@ -17,7 +17,8 @@ use crate::http::request::HttpVersion;
 use crate::http::site::representation::{coding_fields, file_fields, page_fields};
 
 /// The cached entry that a GET or HEAD request names, if every visitor may read it and neither the
-/// settings nor the head require more than the path. Cached pages and worker pages share this condition.
+/// settings nor the head require more than the path. Cached pages and worker pages share this
+/// condition.
 pub(super) fn cached_entry(
     context: &HttpContext,
     head: &RequestHead<'_, '_>,

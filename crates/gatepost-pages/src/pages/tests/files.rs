@@ -106,16 +106,17 @@ fn a_listing_follows_the_sizes_of_its_files() {
         ..PagesSettings::default()
     });
     let listing = || {
-        let entry = folder.load("/");
+        let entry = folder.load("/logs/");
         let PathContent::Listing(html) = &entry.content else {
             panic!("a listing was expected");
         };
         String::from_utf8(html.to_vec()).expect("text")
     };
-    folder.write("grows.log", "12345");
+    std::fs::create_dir(folder.folder.path().join("logs")).expect("a folder");
+    folder.write("logs/grows.log", "12345");
     assert!(listing().contains("<td>5\n"), "{}", listing());
     // Written in place, the file changes neither the folder nor its time.
-    folder.write("grows.log", "1234567");
+    folder.write("logs/grows.log", "1234567");
     assert!(listing().contains("<td>7\n"), "{}", listing());
 }
 
