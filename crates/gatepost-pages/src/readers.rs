@@ -178,9 +178,12 @@ impl AccessTable {
     /// The readers of the longest path in the table that covers `path`; with `folds`, letter case
     /// is ignored, so that there may be several of one length.
     fn closest(&self, path: &str, folds: bool) -> impl Iterator<Item = &Readers> {
-        let folded = |text: &str| match folds {
-            true => text.to_lowercase(),
-            false => text.to_owned(),
+        let folded = |text: &str| {
+            if folds {
+                text.to_lowercase()
+            } else {
+                text.to_owned()
+            }
         };
         let path = folded(path);
         let names = names_of(&path);

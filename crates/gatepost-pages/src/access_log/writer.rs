@@ -13,7 +13,7 @@ use super::{BUFFERS, LogBuffers};
 /// The time for which a line may wait in memory.
 const DELAY: Duration = Duration::from_millis(100);
 /// The pause after a rotation that failed. In the meantime, the full file is continued.
-const ROTATE_AGAIN: Duration = Duration::from_secs(60);
+const ROTATE_AGAIN: Duration = Duration::from_mins(1);
 
 pub(super) struct LogWriter {
     shared: Arc<LogBuffers>,
