@@ -49,6 +49,7 @@ mod reader;
 mod receipts;
 mod recent;
 mod recovery;
+mod removed_users;
 mod replay;
 mod retained;
 mod retained_delivery;

@@ -118,7 +118,7 @@ pub(crate) const fn explained(cause: DisconnectCause) -> &'static str {
             "the session was ended: it accepted too little data for too \
             long"
         }
-        DisconnectCause::Administrative => {
+        DisconnectCause::Administrative | DisconnectCause::UserRemoved => {
             "the session was ended, and its queued messages were \
             discarded"
         }

@@ -64,7 +64,9 @@ pub use secret::Secret;
 pub use settings::{
     AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings, LoginSessionSettings,
 };
-pub use users::{AccessRuleSummary, ScramLogin, ScramStep, TokenSummary, UserSummary, Users};
+pub use users::{
+    AccessRuleSummary, DepartedUsers, ScramLogin, ScramStep, TokenSummary, UserSummary, Users,
+};
 
 /// Longer passwords are refused before they are hashed.
 pub const PASSWORD_BYTES_MAX: usize = 1_024;

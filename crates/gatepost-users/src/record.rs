@@ -5,6 +5,7 @@
 //! | `user` | the name | [`UserRecord`] |
 //! | `token` | SHA-256 of the token | [`TokenRecord`] |
 //! | `grant` | subject, NUL, effect, NUL, filter | [`GrantRecord`] |
+//! | `seen_user` | the folded name | [`SeenRecord`], of this server only |
 //! | `access` | `revision` | random, new with every change, so that another process sees it |
 //! | `access` | `pepper` | the key of this installation's keyed hashes |
 
@@ -20,6 +21,7 @@ use crate::{AccessSet, Effect, random};
 pub(crate) const USER: &str = "user";
 pub(crate) const TOKEN: &str = "token";
 pub(crate) const GRANT: &str = "grant";
+pub(crate) const SEEN_USER: &str = "seen_user";
 pub(crate) const ACCESS: &str = "access";
 pub(crate) const REVISION: &[u8] = b"revision";
 pub(crate) const PEPPER: &[u8] = b"pepper";
@@ -77,6 +79,17 @@ pub(crate) struct UserRecord {
     pub(crate) epoch: u64,
     /// Unix seconds.
     pub(crate) created: u64,
+    /// Random, so that a later user of the same name has another; 0 in records of earlier versions.
+    #[serde(default)]
+    pub(crate) incarnation: u64,
+}
+
+/// A user that the server has seen.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SeenRecord {
+    /// The name as it was written; the key is its folded form.
+    pub(crate) name: String,
+    pub(crate) incarnation: u64,
 }
 
 /// One token; the token itself is not stored.

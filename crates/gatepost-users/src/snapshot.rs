@@ -25,6 +25,7 @@ pub(crate) struct KnownUser {
     pub(crate) epoch: u64,
     pub(crate) created: u64,
     /// The combined rules, if they do not depend on the client id.
+    pub(crate) incarnation: u64,
     compiled: OnceLock<Arc<CompiledRules>>,
 }
 
@@ -101,6 +102,7 @@ impl Snapshot {
             compiled: OnceLock::new(),
         };
         // The database of an earlier version may contain two names that differ in case only. The
+            incarnation: user.incarnation,
         // first in the order of keys is kept; both would be one mailbox.
         match self.users.entry(fold(&user.name)) {
             Entry::Vacant(free) => {

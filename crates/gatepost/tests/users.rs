@@ -114,6 +114,41 @@ fn users_created_beside_a_running_server_apply_at_once() {
     subscriber.await_line("sending CONNECT");
 }
 
+#[test]
+fn a_later_user_of_the_same_name_finds_no_session_of_the_removed_one() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let port = gateway.port("mqtt");
+    let await_login = |password: &str| {
+        await_some("the user is known", || {
+            let login = ["-t", "a", "-u", "anna", "-P", password];
+            publish(&gateway, &login).status.success().then_some(())
+        });
+    };
+    let subscribe = |password: &str, further: &[&str]| {
+        let session = ["-p", &port, "-i", "kept", "-c", "-q", "1", "-t", "a"];
+        let login = ["-u", "anna", "-P", password];
+        let arguments = [&session[..], &login, further].concat();
+        String::from_utf8_lossy(&run("mosquitto_sub", &arguments, b"").stdout).into_owned()
+    };
+    done(&gateway, &["add", "anna"], "secret\n");
+    await_login("secret");
+    subscribe("secret", &["-E"]);
+    await_login("secret");
+    let queued = subscribe("secret", &["-C", "1"]);
+    assert_eq!(
+        queued.trim(),
+        "x",
+        "a session keeps what is published meanwhile"
+    );
+    await_login("secret");
+
+    done(&gateway, &["remove", "anna"], "");
+    done(&gateway, &["add", "anna"], "others\n");
+    await_login("others");
+    assert_eq!(subscribe("others", &["-E"]).trim(), "");
+    assert_eq!(subscribe("others", &["-W", "1"]).trim(), "");
+}
+
 /// The dashboard as a browser asks for it, with these further fields.
 fn dashboard(gateway: &Gateway, fields: &str) -> String {
     let head = format!("GET / HTTP/1.1\r\nConnection: close\r\n{fields}\r\n\r\n");

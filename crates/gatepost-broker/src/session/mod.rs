@@ -62,6 +62,8 @@ pub enum DisconnectCause {
     TooSlow,
     /// An operator ended it.
     Administrative,
+    /// The user that it belonged to was removed.
+    UserRemoved,
     /// The server shuts down.
     ShuttingDown,
     /// The socket failed.

@@ -188,20 +188,38 @@ impl SessionTable {
         client_id: &str,
         user: Option<&str>,
     ) -> (usize, Option<Result<Ticket, StoreError>>) {
-        let mut removed = Vec::new();
-        self.by_key.lock().retain(|key, session| {
+        let removed = self.take_all(|key| {
             let is_of_user =
                 user.is_none_or(|user| user == key.user.as_deref().unwrap_or_default());
-            let is_it = is_of_user && &*key.client_id == client_id;
-            if is_it {
-                removed.push(session.clone());
-            }
-            !is_it
+            is_of_user && &*key.client_id == client_id
         });
         let cause = DisconnectCause::Administrative;
         let end = |session| self.end_session_for(session, cause);
         let all_effects = removed.iter().map(end).collect();
         (removed.len(), self.settle(all_effects))
+    }
+
+    /// Ends the sessions of removed users, with their queues. Their wills are discarded, since
+    /// no right to publish them is left. Returns the same.
+    pub(crate) fn end_all_of_users(
+        &self,
+        is_removed: impl Fn(&str) -> bool,
+    ) -> (usize, Option<Result<Ticket, StoreError>>) {
+        let removed = self.take_all(|key| key.user.as_deref().is_some_and(&is_removed));
+        let end = |session| {
+            let mut ended = self.end_session_for(session, DisconnectCause::UserRemoved);
+            ended.will = None;
+            ended
+        };
+        let all_effects = removed.iter().map(end).collect();
+        (removed.len(), self.settle(all_effects))
+    }
+
+    /// Takes the sessions with such a name out of the table.
+    fn take_all(&self, is_one: impl Fn(&SessionName) -> bool) -> Vec<Arc<Session>> {
+        let mut sessions = self.by_key.lock();
+        let taken = sessions.extract_if(|name, _| is_one(name));
+        taken.map(|(_, session)| session).collect()
     }
 
     /// Ends an expired session, unless its client has reconnected.

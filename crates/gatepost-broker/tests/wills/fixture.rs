@@ -124,6 +124,20 @@ impl Fixture {
         self.broker.connect(options, |_, _| {}).expect("connected")
     }
 
+    /// Connects a client of this user, whose session is kept.
+    pub(crate) fn connect_as(&self, user: &str) -> Connected {
+        let options = ConnectOptions {
+            user: Some(user.into()),
+            expiry: HOUR,
+            will: Some(SessionWill {
+                publication: will(),
+                delay: Duration::ZERO,
+            }),
+            ..connect_options()
+        };
+        self.broker.connect(options, |_, _| {}).expect("connected")
+    }
+
     /// Loses a connection whose will the disk then does not store.
     pub(crate) fn lose_while_disk_fails(&mut self, mut connected: Connected) {
         self.writer.commit(usize::MAX);

@@ -5,6 +5,8 @@ mod fixture;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use gatepost_message::MessageId;
@@ -52,6 +54,27 @@ fn a_will_is_published_again_when_it_can_be_stored_and_not_before() {
     assert_eq!(fixture.retained().len(), 1);
     fixture.broker.tick(6);
     assert_eq!(received(&mut reader).len(), 0);
+}
+
+/// Polls a future once.
+fn polled<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn the_will_of_a_removed_user_is_discarded_with_its_session() {
+    let mut fixture = Fixture::new();
+    let mut reader = fixture.read();
+    let mut connected = fixture.connect_as("anna");
+    fixture.writer.commit(usize::MAX);
+    connected.attachment.begin();
+    let ended = fixture.broker.end_sessions_of_users(|user| user == "otto");
+    assert!(matches!(polled(ended), Poll::Ready(Ok(0))));
+    let ended = fixture.broker.end_sessions_of_users(|user| user == "anna");
+    assert!(polled(ended).is_pending(), "it is not durable yet");
+    fixture.writer.commit(usize::MAX);
+    assert_eq!(received(&mut reader).len(), 0);
+    assert_eq!(fixture.broker.sessions("", 0, 10).1, 0);
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl From<DisconnectCause> for ConnectionEnd {
             DisconnectCause::Administrative => {
                 (Reason::ADMINISTRATIVE_ACTION, "ended by an operator")
             }
+            DisconnectCause::UserRemoved => (Reason::NOT_AUTHORIZED, "the user was removed"),
             DisconnectCause::ShuttingDown => (
                 Reason::SERVER_SHUTTING_DOWN,
                 "the server shuts \

@@ -172,6 +172,13 @@ impl WebPush {
         });
     }
 
+    /// Forgets the subscriptions of removed users: a later user of the name must not find them.
+    pub fn forget_users(&self, is_removed: impl Fn(&str) -> bool) {
+        self.forget_all("its user was removed", |subscription| {
+            subscription.user.as_deref().is_some_and(&is_removed)
+        });
+    }
+
     /// Stops all subscriptions; queued messages stay in the sessions.
     pub(crate) async fn stop(&self) {
         let running = std::mem::take(&mut *self.0.running.lock());

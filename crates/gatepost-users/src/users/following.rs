@@ -109,6 +109,7 @@ mod tests {
                 disabled: known.disabled,
                 epoch: known.epoch,
                 created: known.created,
+                incarnation: known.incarnation,
             };
             let key = bytes::Bytes::from_static(b"anna");
             Ok(vec![record::put(record::USER, key, &user)])

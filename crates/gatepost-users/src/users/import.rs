@@ -27,6 +27,7 @@ impl Users {
             disabled: false,
             epoch: u64::from_be_bytes(random::bytes()),
             created: unix_seconds(),
+            incarnation: u64::from_be_bytes(random::bytes()),
         };
         self.add_record(name, &user).await
     }

@@ -98,6 +98,7 @@ impl Users {
                 admin: known.admin,
                 disabled: known.disabled,
                 created: known.created,
+                incarnation: known.incarnation,
                 ..changed.clone()
             };
             Ok(vec![record::put(record::USER, key(&known.name), &user)])
@@ -121,6 +122,7 @@ impl Users {
                 disabled: disabled.unwrap_or(known.disabled),
                 epoch: known.epoch,
                 created: known.created,
+                incarnation: known.incarnation,
             };
             Ok(vec![record::put(record::USER, key(&known.name), &user)])
         })
@@ -409,6 +411,7 @@ pub(super) fn new_record(
         disabled: false,
         epoch: u64::from_be_bytes(random::bytes()),
         created: unix_seconds(),
+        incarnation: u64::from_be_bytes(random::bytes()),
     })
 }
 

@@ -1,6 +1,7 @@
 //! [`Users`]: the handle that listeners hold to authenticate peers.
 
 mod browser_sessions;
+mod departed;
 mod following;
 mod import;
 mod manage;
@@ -34,6 +35,7 @@ use crate::{
     PASSWORD_BYTES_MAX, PeerAccount, Secret, UsersError, password, token,
 };
 
+pub use departed::DepartedUsers;
 pub use manage::{AccessRuleSummary, TokenSummary, UserSummary};
 pub use scram_login::{ScramLogin, ScramStep};
 

@@ -3,6 +3,7 @@
 
 mod changes;
 mod credentials;
+mod departed;
 mod grants;
 mod issuers;
 mod kept;

@@ -2,6 +2,7 @@
 
 pub(crate) mod backbone;
 mod binding;
+mod departed_users;
 mod encryption;
 mod error;
 mod host;
@@ -140,6 +141,8 @@ async fn serve(
         bans: Some(services.bans.clone()),
         in_flight: InFlight::new(&config.in_flight),
     };
+    // A client of a later user must not find the session of the earlier one.
+    services.left_data().remove().await;
     let users = &services.users;
     let listening = OpenListeners::open(
         &config,

@@ -31,6 +31,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::backbone;
+use super::departed_users::LeftData;
 use super::error::StartError;
 use super::host;
 use super::memory;
@@ -194,6 +195,15 @@ impl Services {
         }
     }
 
+    /// Where removed users may have left something.
+    pub(super) fn left_data(&self) -> LeftData {
+        LeftData {
+            broker: self.broker.clone(),
+            sinks: self.sinks.clone(),
+            users: self.users.clone(),
+        }
+    }
+
     /// Publishes statistics and counts of denied access, follows changes of users, removes expired
     /// bans, and returns memory.
     pub(super) fn start_upkeep(&self) {
@@ -202,6 +212,7 @@ impl Services {
         gatepost_tasks::spawn(mqtt::follow_users(broker.clone(), users.clone()));
         publish_refusals(broker, users.clone());
         gatepost_tasks::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
+        gatepost_tasks::spawn(self.left_data().follow());
         gatepost_tasks::spawn(forget_senders(self.gateway.clone(), users.clone()));
         let gateway = self.gateway.clone();
         gatepost_tasks::spawn(async move { gateway.follow_senders().await });

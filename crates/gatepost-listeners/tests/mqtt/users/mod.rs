@@ -1,5 +1,6 @@
 //! Logins, the rights of users, and the effect of changes on open connections.
 
+mod departed;
 mod enhanced_authentication;
 
 use gatepost_listeners::mqtt::MqttSettings;
