@@ -23,6 +23,14 @@ const BCRYPT_BYTES: usize = 60;
 /// Passwords are cut here by bcrypt; its other implementations cut them silently.
 const BCRYPT_PASSWORD_BYTES_MAX: usize = 72;
 
+/// What decides how long a check against such a hash takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HashKind {
+    Pbkdf2 { iterations: u32 },
+    Sha512,
+    Bcrypt { cost: u32 },
+}
+
 /// One such hash.
 enum ForeignHash<'a> {
     Pbkdf2 {
@@ -34,7 +42,10 @@ enum ForeignHash<'a> {
         salt: Vec<u8>,
         hash: Vec<u8>,
     },
-    Bcrypt(&'a str),
+    Bcrypt {
+        cost: u32,
+        text: &'a str,
+    },
 }
 
 impl<'a> ForeignHash<'a> {
@@ -63,9 +74,17 @@ impl<'a> ForeignHash<'a> {
             "2a" | "2b" | "2y" => {
                 let cost: u32 = rest.split_once('$')?.0.parse().ok()?;
                 let is_whole = cost <= BCRYPT_COST_MAX && text.len() == BCRYPT_BYTES;
-                is_whole.then_some(Self::Bcrypt(text))
+                is_whole.then_some(Self::Bcrypt { cost, text })
             }
             _ => None,
+        }
+    }
+
+    const fn kind(&self) -> HashKind {
+        match *self {
+            Self::Pbkdf2 { iterations, .. } => HashKind::Pbkdf2 { iterations },
+            Self::Sha512 { .. } => HashKind::Sha512,
+            Self::Bcrypt { cost, .. } => HashKind::Bcrypt { cost },
         }
     }
 
@@ -85,10 +104,10 @@ impl<'a> ForeignHash<'a> {
                 let digest = Sha512::new().chain_update(password).chain_update(salt);
                 digest.finalize().ct_eq(hash.as_slice()).into()
             }
-            Self::Bcrypt(hash) => {
+            Self::Bcrypt { text, .. } => {
                 let cut = password.len().min(BCRYPT_PASSWORD_BYTES_MAX);
                 let password = password.get(..cut).unwrap_or_default();
-                bcrypt::verify(password, hash).unwrap_or(false)
+                bcrypt::verify(password, text).unwrap_or(false)
             }
         }
     }
@@ -97,6 +116,11 @@ impl<'a> ForeignHash<'a> {
 /// Whether a login can be checked against this hash.
 pub fn is_known(hash: &str) -> bool {
     ForeignHash::parse(hash).is_some()
+}
+
+/// The kind of such a hash; `None` for any other hash.
+pub(crate) fn kind(hash: &str) -> Option<HashKind> {
+    ForeignHash::parse(hash).map(|hash| hash.kind())
 }
 
 /// Whether the password fits the hash; `None` for any other hash.

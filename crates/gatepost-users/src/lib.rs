@@ -17,6 +17,7 @@ mod access;
 mod access_generation;
 mod credentials;
 mod decision_cache;
+mod decoy_hashes;
 mod error;
 mod failure_limits;
 mod foreign_hash;

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::failure_limits::FailureLimits;
 use crate::peer_origin::LoginSource;
 use crate::scram::hmac_sha256;
-use crate::{AccessSettings, LoginRefusal, Secret, foreign_hash, password, random};
+use crate::{AccessSettings, LoginRefusal, Secret, password, random};
 
 /// The number of correct passwords that are remembered. Beyond it, all are removed and checked
 /// again.
@@ -34,7 +34,7 @@ pub(crate) struct PasswordAttempt {
     /// The user's epoch, which changes with each change of the password.
     pub(crate) epoch: u64,
     pub(crate) password: Secret,
-    /// Whether the user exists. If not, the check fails after the same time.
+    /// Whether the user exists. If not, the check fails, whatever the hash is.
     pub(crate) known: bool,
     pub(crate) hash: Arc<str>,
     pub(crate) source: LoginSource,
@@ -49,8 +49,6 @@ struct CheckerCore {
     remember_for: Duration,
     queue_max: usize,
     failure_limits: Arc<FailureLimits>,
-    /// A hash that no password has.
-    decoy: Box<str>,
     state: Mutex<CheckQueue>,
     arrived: Condvar,
 }
@@ -71,7 +69,6 @@ impl PasswordChecker {
             remember_for: settings.password_cache.duration(),
             queue_max: settings.hashing_queue_max,
             failure_limits,
-            decoy: password::decoy_hash().into(),
             state: Mutex::default(),
             arrived: Condvar::new(),
         });
@@ -235,11 +232,6 @@ impl CheckerCore {
         if fits && attempt.known {
             return Ok(());
         }
-        // An imported hash may be checked in no time, and an unknown user is checked like a user
-        // with a hash of ours: the refusal would show which of them this is.
-        if foreign_hash::is_known(&attempt.hash) {
-            std::hint::black_box(password::verify(&attempt.password, &self.decoy));
-        }
         self.failure_limits
             .failed(attempt.source, Some(&attempt.user));
         Err(LoginRefusal::Credentials)
@@ -277,7 +269,6 @@ mod tests {
                 remember_for: Duration::from_mins(1),
                 queue_max,
                 failure_limits: Arc::new(failure_limits),
-                decoy: password::decoy_hash().into(),
                 state: Mutex::default(),
                 arrived: Condvar::new(),
             }),
@@ -358,36 +349,6 @@ mod tests {
             queued.is_ok()
         });
         assert_eq!(queued.count(), LOCAL_PLACES);
-    }
-
-    #[tokio::test]
-    async fn the_refusal_of_an_imported_user_takes_as_long_as_that_of_an_unknown_one() {
-        // Of the password `correct horse`, with 101 iterations: a check takes a hundredth of ours.
-        let imported: Arc<str> = "$7$101$zPVq7sxU58LmFz6u$CB/K98fIpygpgg85iyaf8Ug9dztQ/QdbDh8864C\
-            LMqQFglRpOp9iqNFm3fzkpdcoYGq+xza4A1hwh853wOpCNA=="
-            .into();
-        let unknown: Arc<str> = password::decoy_hash().into();
-        let checker = checker(AccessSettings::default());
-        // The shortest of a few, since other programs of the machine only add to it.
-        let shortest = async |hash: &Arc<str>, known| {
-            let mut shortest = Duration::MAX;
-            for number in 0..5 {
-                let attempt = PasswordAttempt {
-                    known,
-                    ..attempt(hash, &format!("guess {number}"), 1)
-                };
-                let started = Instant::now();
-                let refused = checker.check(attempt).await;
-                assert_eq!(refused, Err(LoginRefusal::Credentials));
-                shortest = shortest.min(started.elapsed());
-            }
-            shortest
-        };
-        let (imported, unknown) = (
-            shortest(&imported, true).await,
-            shortest(&unknown, false).await,
-        );
-        assert!(imported * 2 > unknown, "{imported:?}, {unknown:?}");
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use gatepost_store::Store;
 use serde::de::DeserializeOwned;
 
+use crate::decoy_hashes::DecoyHashes;
 use crate::mount::MountSettings;
 use crate::names::fold;
 use crate::record::{self, GrantRecord, ScopeRecord, TokenRecord, UserRecord};
@@ -24,8 +25,8 @@ pub(crate) struct KnownUser {
     pub(crate) disabled: bool,
     pub(crate) epoch: u64,
     pub(crate) created: u64,
-    /// The combined rules, if they do not depend on the client id.
     pub(crate) incarnation: u64,
+    /// The combined rules, if they do not depend on the client id.
     compiled: OnceLock<Arc<CompiledRules>>,
 }
 
@@ -50,6 +51,7 @@ pub(crate) struct Snapshot {
     pub(crate) tokens: HashMap<TokenHash, Arc<KnownToken>>,
     /// By subject, in the order of their keys.
     pub(crate) rules: HashMap<Box<str>, Vec<Rule>>,
+    pub(crate) decoys: DecoyHashes,
     policy: DefaultPolicy,
     anonymous: OnceLock<Arc<CompiledRules>>,
     /// The same while no user exists and the peer is on this machine.
@@ -75,6 +77,7 @@ impl Snapshot {
         for (key, value) in store.records(record::USER, b"")? {
             snapshot.add_user(&key, &value);
         }
+        snapshot.decoys = DecoyHashes::of(snapshot.users().map(|user| &user.password));
         for (key, value) in store.records(record::TOKEN, b"")? {
             snapshot.add_token(&key, &value);
         }
@@ -99,10 +102,10 @@ impl Snapshot {
             disabled: user.disabled,
             epoch: user.epoch,
             created: user.created,
+            incarnation: user.incarnation,
             compiled: OnceLock::new(),
         };
         // The database of an earlier version may contain two names that differ in case only. The
-            incarnation: user.incarnation,
         // first in the order of keys is kept; both would be one mailbox.
         match self.users.entry(fold(&user.name)) {
             Entry::Vacant(free) => {

@@ -137,4 +137,20 @@ mod tests {
         assert!(has_own_hash());
         assert!(!login.is_revoked() && users.list()[0].scram);
     }
+
+    #[tokio::test]
+    async fn an_unknown_user_is_checked_like_an_imported_one_until_a_login_replaces_the_hash() {
+        let settings = AccessSettings::default();
+        let users = Users::open(Store::in_memory().expect("a store"), &settings).expect("users");
+        let hash_of_unknown = || {
+            let snapshot = users.shared.live.load_full();
+            users.hash_of_unknown(&snapshot, "otto").to_string()
+        };
+        assert!(!foreign_hash::is_known(&hash_of_unknown()));
+        users.import("anna", HASH, false).await.expect("imported");
+        assert_eq!(hash_of_unknown(), HASH);
+        let password = "another password".into();
+        users.set_password("anna", password).await.expect("changed");
+        assert!(!foreign_hash::is_known(&hash_of_unknown()));
+    }
 }

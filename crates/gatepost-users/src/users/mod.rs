@@ -67,8 +67,8 @@ pub(crate) struct UsersCore {
     delayed_local_logins: Semaphore,
     /// Limits the hashes that are replaced after a login.
     renewals: Arc<Semaphore>,
-    /// The password of an unknown user is compared with this hash, so that the check takes the same
-    /// time.
+    /// The password of an unknown user is compared with this hash, or with that of an imported user
+    /// ([`Snapshot::decoys`]), so that the check takes the same time.
     decoy_hash: Arc<str>,
     local_accounts: LocalAccounts,
     login_sessions: LoginSessions,
@@ -310,15 +310,17 @@ impl Users {
         if text.len() > PASSWORD_BYTES_MAX {
             return Err(LoginRefusal::Credentials);
         }
-        let user = self.user(name);
+        let snapshot = self.shared.live.load_full();
+        let user = snapshot.user(name).cloned();
+        let folded = fold(name);
         let attempt = PasswordAttempt {
-            user: fold(name).into(),
             epoch: user.as_ref().map_or(0, |user| user.epoch),
             known: user.is_some(),
-            hash: user.as_ref().map_or_else(
-                || self.shared.decoy_hash.clone(),
-                |user| user.password.clone(),
-            ),
+            hash: match &user {
+                Some(user) => user.password.clone(),
+                None => self.hash_of_unknown(&snapshot, &folded),
+            },
+            user: folded.into(),
             password: password.clone(),
             source: origin.source(),
         };
@@ -327,6 +329,13 @@ impl Users {
         let user = user.ok_or(LoginRefusal::Credentials)?;
         self.renew_hash(&user, &password).await;
         self.admit(&user, origin)
+    }
+
+    /// The hash that the password of an unknown user is compared with.
+    fn hash_of_unknown(&self, snapshot: &Snapshot, folded_name: &str) -> Arc<str> {
+        let key = &**self.shared.pepper.load();
+        let chosen = snapshot.decoys.choose(key, folded_name);
+        chosen.unwrap_or(&self.shared.decoy_hash).clone()
     }
 
     /// Delays a peer on this machine after many failures instead of refusing it: the correct
