@@ -40,23 +40,65 @@ pub(crate) struct DeliveryOptions {
     pub(crate) no_local: bool,
     pub(crate) retain_as_published: bool,
     pub(crate) identifiers: SmallVec<[u32; 2]>,
+    /// The options of the subscriptions without No Local, if there are others too.
+    of_own: Option<Box<Self>>,
 }
 
 impl From<&SubscribeOptions> for DeliveryOptions {
     fn from(options: &SubscribeOptions) -> Self {
-        Self {
-            qos: options.qos,
-            no_local: options.no_local,
-            retain_as_published: options.retain_as_published,
-            identifiers: options.identifier.iter().map(|id| id.get()).collect(),
-        }
+        Self::new(
+            options.qos,
+            options.no_local,
+            options.retain_as_published,
+            options.identifier,
+        )
     }
 }
 
 impl DeliveryOptions {
+    /// The options of one subscription.
+    pub(crate) fn new(
+        qos: Qos,
+        no_local: bool,
+        retain_as_published: bool,
+        identifier: Option<NonZeroU32>,
+    ) -> Self {
+        Self {
+            qos,
+            no_local,
+            retain_as_published,
+            identifiers: identifier.iter().map(|id| id.get()).collect(),
+            of_own: None,
+        }
+    }
+
+    /// The options for publications of the session itself: those of its subscriptions without No
+    /// Local; `None` if it has no others \[MQTT-3.8.3-3\].
+    pub(crate) fn of_own(&self) -> Option<&Self> {
+        match &self.of_own {
+            Some(of_own) => Some(of_own),
+            None => (!self.no_local).then_some(self),
+        }
+    }
+
+    /// Whether publications of the session itself are delivered under other options, or not at all.
+    pub(crate) const fn differs_for_own(&self) -> bool {
+        self.no_local || self.of_own.is_some()
+    }
+
     /// Adds another subscription: the highest QoS counts \[MQTT-3.3.4-2\], and a delivery carries
     /// all identifiers \[MQTT-3.3.4-3\].
     pub(crate) fn merge(&mut self, other: &Self) {
+        let is_mixed = self.no_local != other.no_local;
+        if is_mixed || self.of_own.is_some() || other.of_own.is_some() {
+            let mut of_own = self.of_own().cloned();
+            match (&mut of_own, other.of_own()) {
+                (Some(merged), Some(other)) => merged.merge(other),
+                (None, other) => of_own = other.cloned(),
+                (Some(_), None) => {}
+            }
+            self.of_own = of_own.map(Box::new);
+        }
         self.qos = self.qos.max(other.qos);
         self.no_local &= other.no_local;
         self.retain_as_published |= other.retain_as_published;
@@ -140,6 +182,45 @@ impl SharedFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_publications_are_delivered_as_the_subscriptions_without_no_local_say() {
+        let options = |qos, no_local, identifier| {
+            DeliveryOptions::new(qos, no_local, false, NonZeroU32::new(identifier))
+        };
+        let all = [
+            options(Qos::ExactlyOnce, true, 1),
+            options(Qos::AtMostOnce, false, 2),
+            options(Qos::AtLeastOnce, false, 3),
+            options(Qos::ExactlyOnce, true, 4),
+        ];
+        let merged = |indices: &[usize]| {
+            let mut chosen = indices.iter().map(|&index| &all[index]);
+            let mut merged = chosen.next().expect("one").clone();
+            chosen.for_each(|other| merged.merge(other));
+            merged
+        };
+        for order in [[0, 1, 2, 3], [1, 0, 3, 2], [3, 2, 1, 0]] {
+            let merged = merged(&order);
+            assert_eq!(
+                (merged.qos, merged.identifiers.len()),
+                (Qos::ExactlyOnce, 4)
+            );
+            let own = merged.of_own().expect("some are without No Local");
+            let mut identifiers = own.identifiers.to_vec();
+            identifiers.sort_unstable();
+            assert_eq!(
+                (own.qos, identifiers),
+                (Qos::AtLeastOnce, vec![2, 3]),
+                "{order:?}"
+            );
+        }
+        assert!(merged(&[0, 3]).of_own().is_none() && !merged(&[1, 2]).differs_for_own());
+        assert_eq!(
+            merged(&[1, 2]).of_own().map(|own| own.qos),
+            Some(Qos::AtLeastOnce)
+        );
+    }
 
     #[test]
     fn mqtt_4_8_2_1_shares_have_a_name_and_a_filter() {

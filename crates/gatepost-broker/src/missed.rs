@@ -134,14 +134,16 @@ fn options_for(
         if !is_plain || !requested.text.matches(publication.topic.as_str()) {
             continue;
         }
+        if is_own && options.no_local {
+            continue; // [MQTT-3.8.3-3]
+        }
         let options = DeliveryOptions::from(options);
         match &mut merged {
             Some(merged) => merged.merge(&options),
             None => merged = Some(options),
         }
     }
-    // [MQTT-3.8.3-3]
-    merged.filter(|merged| merged.qos > Qos::AtMostOnce && !(merged.no_local && is_own))
+    merged.filter(|merged| merged.qos > Qos::AtMostOnce)
 }
 
 #[cfg(test)]

@@ -110,12 +110,12 @@ impl From<&GroupMember> for DeliveryTarget {
     fn from(member: &GroupMember) -> Self {
         Self {
             session: member.session.clone(),
-            options: DeliveryOptions {
-                qos: member.qos,
-                no_local: member.no_local,
-                retain_as_published: member.retain_as_published,
-                identifiers: member.identifier.iter().map(|id| id.get()).collect(),
-            },
+            options: DeliveryOptions::new(
+                member.qos,
+                member.no_local,
+                member.retain_as_published,
+                member.identifier,
+            ),
         }
     }
 }

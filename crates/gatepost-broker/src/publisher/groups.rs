@@ -37,7 +37,8 @@ impl Publisher {
             let Some(member) = group.next_member() else {
                 return;
             };
-            if self.deliver_to_member(&DeliveryTarget::from(&member), publication) {
+            let target = DeliveryTarget::from(&member);
+            if self.deliver_to_member(&target.session, &target.options, publication) {
                 if self.is_of_other_nodes {
                     self.served_groups.extend(group.text.clone());
                 }

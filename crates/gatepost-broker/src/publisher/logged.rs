@@ -132,11 +132,9 @@ impl Publisher {
         self.batch.audience = Audience::Persistent;
         let classes = route.classes.iter().flat_map(|class| &class.targets);
         for target in classes.chain(&route.singles) {
-            // [MQTT-3.8.3-3]
-            if target.options.no_local && target.session.is_number(logged.session) {
-                continue;
-            }
-            self.deliver_to(std::slice::from_ref(target), publication);
+            let is_own =
+                target.options.differs_for_own() && target.session.is_number(logged.session);
+            self.deliver_to_target(target, is_own, publication);
         }
         self.batch.audience = Audience::All;
         self.deliver_to_groups(&route, publication);

@@ -7,6 +7,7 @@ use gatepost_message::Publication;
 
 use super::Publisher;
 use crate::encoder::FrameOptions;
+use crate::filter::DeliveryOptions;
 use crate::route::Route;
 use crate::session::{DeliveryOutcome, Session, SharedFrames, expiry_left};
 use crate::subscription::DeliveryTarget;
@@ -67,7 +68,7 @@ impl Publisher {
             };
             let mut delivered = 0;
             for target in &class.targets {
-                if target.options.no_local && self.is_own(&target.session) {
+                if target.options.of_own().is_none() && self.is_own(&target.session) {
                     continue; // [MQTT-3.8.3-3]
                 }
                 let outcome =
@@ -98,28 +99,39 @@ impl Publisher {
         publication: &Arc<Publication>,
     ) {
         for target in targets {
-            if target.options.no_local && self.is_own(&target.session) {
-                continue; // [MQTT-3.8.3-3]
-            }
-            self.deliver_to_member(target, publication);
+            let is_own = self.is_own(&target.session);
+            self.deliver_to_target(target, is_own, publication);
+        }
+    }
+
+    /// Delivers to a session by its plain subscriptions; `is_own` if it has published this itself.
+    pub(super) fn deliver_to_target(
+        &mut self,
+        target: &DeliveryTarget,
+        is_own: bool,
+        publication: &Arc<Publication>,
+    ) {
+        let options = if is_own {
+            target.options.of_own() // [MQTT-3.8.3-3]
+        } else {
+            Some(&target.options)
+        };
+        if let Some(options) = options {
+            self.deliver_to_member(&target.session, options, publication);
         }
     }
 
     /// Delivers to a session; returns `false` if it has ended.
     pub(super) fn deliver_to_member(
         &mut self,
-        target: &DeliveryTarget,
+        session: &Arc<Session>,
+        options: &DeliveryOptions,
         publication: &Arc<Publication>,
     ) -> bool {
-        let retain = publication.retain && target.options.retain_as_published;
-        let outcome = target.session.deliver(
-            publication,
-            &target.options,
-            retain,
-            &mut self.batch,
-            self.shared.view(),
-        );
-        self.record_outcome(&target.session, outcome);
+        let retain = publication.retain && options.retain_as_published;
+        let batch = &mut self.batch;
+        let outcome = session.deliver(publication, options, retain, batch, self.shared.view());
+        self.record_outcome(session, outcome);
         outcome != DeliveryOutcome::Ended
     }
 

@@ -10,7 +10,6 @@ use bytes::BytesMut;
 use gatepost_message::{Properties, Publication, Qos, Topic};
 use gatepost_settings::ByteSize;
 use gatepost_store::SystemClock;
-use smallvec::SmallVec;
 
 use super::*;
 use crate::authorization::Authorization;
@@ -108,12 +107,7 @@ impl Fixture {
 
     fn deliver_publication(&self, publication: Publication) -> DeliveryOutcome {
         let qos = publication.qos;
-        let options = DeliveryOptions {
-            qos,
-            no_local: false,
-            retain_as_published: false,
-            identifiers: SmallVec::new(),
-        };
+        let options = DeliveryOptions::new(qos, false, false, None);
         let mut batch = ChangeBatch::default();
         let outcome = self.session.deliver(
             &Arc::new(publication),
