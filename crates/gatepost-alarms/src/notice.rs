@@ -117,6 +117,8 @@ impl Notice {
             ("state", self.state.name().to_owned()),
             ("title", settings.name.clone()),
             ("priority", priority.to_string()),
+            // The same in both notices, for systems that recognise an alarm by it.
+            ("alarm_priority", settings.priority.to_string()),
             ("tags", tag.to_owned()),
         ];
         let content_type = match settings.payload {

@@ -253,6 +253,30 @@ fn a_cleared_alarm_resolves_its_incident() {
 }
 
 #[test]
+fn a_cleared_alarm_ends_its_alert() {
+    let template = SinkTemplate::new(ready("alertmanager").expect("it is there"), true, 1);
+    let template = template.expect("a template");
+    let made = |state: &str, priority: &str| {
+        let mut notice = delivery();
+        let properties = [
+            ("state", state),
+            ("priority", priority),
+            ("alarm_priority", "5"),
+        ];
+        let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        notice.properties.user = properties.into();
+        let body = template.render("alerts", &BTreeMap::new(), &notice);
+        let body: Value = serde_json::from_slice(&body.expect("a body")).expect("JSON");
+        body[0].clone()
+    };
+    let (raised, cleared) = (made("raised", "5"), made("cleared", "3"));
+    assert_eq!(raised["labels"], cleared["labels"]);
+    assert_eq!(raised["labels"]["severity"], "critical");
+    assert_eq!(raised["endsAt"], Value::Null);
+    assert_eq!(cleared["endsAt"], cleared["startsAt"]);
+}
+
+#[test]
 fn no_payload_breaks_out_of_a_template_and_errors_are_named() {
     let render = |source: &str, payload: &'static [u8]| {
         let mut delivery = delivery();
