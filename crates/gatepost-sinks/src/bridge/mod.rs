@@ -40,6 +40,11 @@ const TLS_PORT: u16 = 8883;
 /// The user property that names the bridges a message has passed.
 const MARKER: &str = "gatepost-bridge";
 
+/// The topic on which the state of a bridge is published.
+pub(crate) fn state_topic(name: &str) -> String {
+    format!("$SYS/broker/connection/{name}/state")
+}
+
 /// The address of the other broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BridgeAddress {

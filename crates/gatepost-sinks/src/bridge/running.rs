@@ -11,6 +11,7 @@ use super::error::BridgeError;
 use super::gathering::MessageGathering;
 use super::inbound::InboundMessages;
 use super::mqtt_client::MqttClient;
+use super::state_topic;
 use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::AttemptBackoff;
 use crate::session::{SinkSession, SinkSubscription};
@@ -146,8 +147,7 @@ impl RunningBridge {
 
     /// Publishes the connection state on a topic, as mosquitto does.
     fn announce(&self, is_connected: bool) {
-        let topic = format!("$SYS/broker/connection/{}/state", self.bridge.name);
-        if let Ok(topic) = Topic::new(&topic) {
+        if let Ok(topic) = Topic::new(&state_topic(&self.bridge.name)) {
             let mut publication = Publication::new(topic, if is_connected { "1" } else { "0" });
             publication.retain = true;
             let _ = self.broker.publish_now(publication);

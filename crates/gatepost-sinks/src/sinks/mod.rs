@@ -26,7 +26,7 @@ use crate::mail::{
     OutgoingSink, outgoing_settings,
 };
 use crate::session::client_id;
-use crate::session_end::end_session;
+use crate::session_end::{end_session, forget_bridge_state};
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState, SinkStatus};
 use crate::transport::SinkTransport;
@@ -193,6 +193,7 @@ impl Sinks {
                     let _ = task.await;
                 }
                 end_session(&broker, &client_id(&name)).await;
+                forget_bridge_state(&broker, &name);
             });
         }
     }
@@ -320,6 +321,9 @@ impl Sinks {
                 let broker = broker.clone();
                 gatepost_tasks::spawn_on(&self.0.runtime, async move {
                     end_session(&broker, &session.client).await;
+                    if let Some(name) = session.client.strip_prefix(IN_PROCESS_PREFIX) {
+                        forget_bridge_state(&broker, name);
+                    }
                 });
             }
         }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use gatepost_broker::BrokerSettings;
-use gatepost_message::{MessageId, Publication, Qos};
+use gatepost_message::{MessageId, Publication, Qos, TopicFilter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
 use crate::mail::{Checking, MailSubmission, Sending};
-use crate::settings::WebhookSettings;
+use crate::settings::{BridgeSettings, WebhookSettings};
 
 /// A file that is removed at the end.
 struct SecretFile(PathBuf);
@@ -43,6 +43,46 @@ async fn request(listener: &TcpListener) -> String {
     let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
     stream.write_all(answer).await.expect("sent");
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_of_a_removed_bridge_is_no_longer_retained() {
+    // Nothing answers there.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let bridge = |name: &str| SinkSettings {
+        name: name.to_owned(),
+        bridge: Some(BridgeSettings {
+            address: format!("mqtt://{address}"),
+            topics: vec!["# out 1".to_owned()],
+            ..BridgeSettings::default()
+        }),
+        ..SinkSettings::default()
+    };
+    let broker = Broker::new(BrokerSettings::default());
+    let settings = [bridge("plant"), bridge("office")];
+    let sinks = Sinks::start(MailQueue::new(broker.clone()), &settings).expect("started");
+    sinks.opened().await;
+    let state = |name: &str| format!("$SYS/broker/connection/{name}/state");
+    for name in ["plant", "office"] {
+        let mut publication = Publication::new(Topic::new(&state(name)).expect("a topic"), "0");
+        publication.retain = true;
+        broker.publish(publication).await.expect("published");
+    }
+    sinks.apply(&settings[1..]);
+    let is_retained = |name: &str| {
+        let filter = TopicFilter::new(&state(name)).expect("a filter");
+        !broker.retained(&filter).is_empty()
+    };
+    let removed = async {
+        while is_retained("plant") {
+            tokio::task::yield_now().await;
+        }
+    };
+    let removed = tokio::time::timeout(Duration::from_mins(1), removed).await;
+    removed.expect("it is removed");
+    assert!(is_retained("office"));
+    sinks.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
