@@ -18,6 +18,8 @@ mod service;
 mod settings;
 mod status;
 mod subscription;
+#[cfg(test)]
+mod tests;
 mod vapid_key;
 
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use gatepost_broker::Broker;
 use gatepost_store::{Store, StoreError, Ticket};
@@ -49,6 +50,8 @@ pub(super) struct WebPushCore {
     tls: SharedTls,
     /// By the ids of their endpoints.
     pub(super) running: Mutex<BTreeMap<String, RunningSubscription>>,
+    /// Whether the settings did not allow some subscription at the start.
+    has_unserved: AtomicBool,
     /// The sums of removed subscriptions.
     pub(super) earlier: Mutex<SinkStatus>,
 }
@@ -76,14 +79,17 @@ impl WebPush {
             runtime,
             tls: SharedTls::default(),
             running: Mutex::default(),
+            has_unserved: AtomicBool::default(),
             earlier: Mutex::default(),
         }));
         for subscription in known {
             let id = id_of(&subscription.endpoint);
             match web_push.begin(&id, subscription, None) {
                 Ok(running) => drop(web_push.0.running.lock().insert(id, running)),
-                // The settings no longer allow this subscription; it is kept in case they do again.
+                // The settings no longer allow this subscription; it is kept in case they do again
+                // before it ends.
                 Err(error) => {
+                    web_push.0.has_unserved.store(true, Ordering::Relaxed);
                     tracing::warn!(target: "sinks", id, %error, "a subscription is not served");
                 }
             }
@@ -293,6 +299,10 @@ impl WebPush {
         });
     }
 
+    pub(super) fn forget_expired(&self, now: SystemTime) {
+        self.forget_all("it was not renewed", |one| one.has_ended(now));
+    }
+
     fn forget_all(&self, reason: &str, is_over: impl Fn(&PushSubscription) -> bool) {
         let over: Vec<String> = {
             let running = self.0.running.lock();
@@ -302,6 +312,32 @@ impl WebPush {
         for id in over {
             self.forget(&id, reason, |one| is_over(&one.subscription));
         }
+        if self.0.has_unserved.load(Ordering::Relaxed)
+            && let Err(error) = self.forget_unserved(reason, is_over)
+        {
+            tracing::warn!(target: "sinks", %error,
+                "ended subscriptions that are not served could not be removed");
+        }
+    }
+
+    /// Removes the records of such subscriptions among those that the settings do not allow.
+    fn forget_unserved(
+        &self,
+        reason: &str,
+        is_over: impl Fn(&PushSubscription) -> bool,
+    ) -> Result<(), StoreError> {
+        let core = &self.0;
+        let stored = load(&core.store)?;
+        // Held, so that none of them is renewed meanwhile.
+        let running = core.running.lock();
+        for subscription in stored.into_iter().filter(is_over) {
+            let id = id_of(&subscription.endpoint);
+            if !running.contains_key(&id) {
+                core.store.submit([delete(&id)])?;
+                tracing::info!(target: "sinks", id, reason, "a subscription has ended");
+            }
+        }
+        Ok(())
     }
 
     /// Forgets subscriptions that were not renewed, and those of logins that have expired; runs
@@ -313,7 +349,7 @@ impl WebPush {
             tokio::time::sleep(every.clamp(shortest, longest)).await;
             // A clock that is far ahead ends no subscription until it has been confirmed.
             let now = self.0.store.time_for_ages();
-            self.forget_all("it was not renewed", |one| one.has_ended(now));
+            self.forget_expired(now);
             self.forget_ended_logins();
         }
     }
