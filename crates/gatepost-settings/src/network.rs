@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+/// The bits before an IPv4 address in IPv6 notation.
+const MAPPED_BITS: u8 = 96;
+
 /// Peers: an address (`"192.0.2.1"`), a network (`"10.0.0.0/8"`), or `"unix"` for peers of a Unix
 /// socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +44,19 @@ impl PeerNetwork {
                 }
             }
         }
+    }
+
+    /// A network of IPv4 addresses in IPv6 notation (`::ffff:10.0.0.0/104`) is one of IPv4, as its
+    /// peers are.
+    fn canonical(address: IpAddr, bits: u8) -> Self {
+        if let IpAddr::V6(mapped) = address
+            && let Some(address) = mapped.to_ipv4_mapped()
+            && let Some(bits) = bits.checked_sub(MAPPED_BITS)
+        {
+            let address = address.into();
+            return Self::Addresses { address, bits };
+        }
+        Self::Addresses { address, bits }
     }
 
     /// Whether a peer with this address belongs to the network; `None` is a peer of a Unix socket.
@@ -105,7 +121,7 @@ impl FromStr for PeerNetwork {
         if bits > bits_max {
             return Err(malformed());
         }
-        Ok(Self::Addresses { address, bits })
+        Ok(Self::canonical(address, bits))
     }
 }
 
@@ -140,6 +156,22 @@ mod tests {
         assert!(unix.holds(None) && !unix.holds(Some(ip("127.0.0.1"))));
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "example.org", "::/129"] {
             assert!(wrong.parse::<PeerNetwork>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ipv4_networks_in_ipv6_notation_hold_their_ipv4_addresses() {
+        for (network, address, held, same) in [
+            ("::ffff:10.0.0.0/104", "10.255.1.1", true, "10.0.0.0/8"),
+            ("::ffff:10.0.0.0/104", "11.0.0.1", false, "10.0.0.0/8"),
+            ("::ffff:192.0.2.1", "::ffff:192.0.2.1", true, "192.0.2.1"),
+            ("::ffff:0:0/96", "203.0.113.9", true, "0.0.0.0/0"),
+            ("::ffff:0:0/96", "2001:db8::1", false, "0.0.0.0/0"),
+            ("::/0", "2001:db8::1", true, "::/0"),
+        ] {
+            let parsed: PeerNetwork = network.parse().expect(network);
+            assert_eq!(parsed.holds(Some(ip(address))), held, "{network} {address}");
+            assert_eq!(parsed.to_string(), same);
         }
     }
 
