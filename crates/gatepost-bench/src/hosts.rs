@@ -12,7 +12,7 @@ use crate::error::BenchError;
 /// The hosts of a run, if it is not on this host alone.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]
 pub struct HostArguments {
-    /// Run on agents that joined this broker, instead of here
+    /// Run on agents that joined this broker, mqtt:// or mqtts://, instead of here
     #[arg(long, value_name = "URL", help_heading = "Several hosts")]
     pub join: Option<String>,
     /// The work of an agent: NAME=subscribers:1500, NAME=publishers:5 (FANOUT), NAME=users:50,
@@ -40,7 +40,8 @@ pub struct HostArguments {
     pub login: BrokerLogin,
 }
 
-/// The login of the broker that conductor and agents use, if it requires one.
+/// The login of the broker that conductor and agents use, if it requires one, and the authorities
+/// of its certificate.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct BrokerLogin {
     /// The user name at the broker of --join
@@ -61,6 +62,14 @@ pub struct BrokerLogin {
     pub join_password_file: Option<PathBuf>,
 }
 
+    /// The authorities that are trusted by --join mqtts://, in PEM [default: the system's]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Several hosts",
+        requires = "join"
+    )]
+    pub join_cafile: Option<PathBuf>,
 impl BrokerLogin {
     /// The password, without the line end of its file.
     pub(crate) fn password(&self) -> Result<Option<String>, BenchError> {

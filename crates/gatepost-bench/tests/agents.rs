@@ -195,6 +195,35 @@ fn an_agent_that_dies_is_named_and_its_share_is_missing() {
     assert_eq!(run.value("lost"), Some(0.0));
 }
 
+/// The number of threads of a process that receive.
+fn receivers(process: u32) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm"));
+    let names = threads.flatten().filter_map(|thread| name(thread).ok());
+    names.filter(|name| name.starts_with("receiver ")).count()
+}
+
+#[test]
+fn an_agent_receives_on_as_many_threads_as_the_conductor_has_ordered() {
+    let hosts = Hosts::loopback(1);
+    let (target, published) = start_counting("127.0.0.1", Faults::default());
+    let (control, _) = start_counting("127.0.0.1", Faults::default());
+    let one = Agent::start(&hosts, 0, "one", control);
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("run.json");
+    let settings = format!("{FANOUT} --seconds 1 --workers 3");
+    let target = mqtt(&hosts, target);
+    let child = conductor(&hosts, &settings, &target, control, &[], &json);
+    wait_for(&published, 1);
+    let threads = receivers(one.0.id());
+    ended(&child.wait_with_output().expect("it ends"));
+    assert_eq!(threads, 3);
+    let run = outcome(&json);
+    assert_eq!(run.value("lost"), Some(0.0));
+    // 100 messages from each of 2 publishers, to 5 subscribers each.
+    assert_eq!(run.counts_by_second.iter().sum::<u64>(), 1_000);
+}
+
 #[test]
 fn an_agent_that_is_not_there_is_named() {
     let (control, _) = start_counting("127.0.0.1", Faults::default());

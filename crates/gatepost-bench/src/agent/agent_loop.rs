@@ -1,7 +1,10 @@
 //! `gatepost bench agent`: waits for a conductor and executes its orders.
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use super::backoff::{JoinBackoff, LASTING};
 use super::fanout_worker::FanoutRun;
 use super::link::AgentLink;
 use super::message::{AddressedOrder, AgentCommand, AgentReport, FanoutParameters, SignedReport};
@@ -16,11 +19,14 @@ use crate::target::Endpoint;
 
 /// Interval at which reports of the worker threads are collected.
 const COLLECTED_EVERY: Nanoseconds = clock::SECOND / 50;
+/// Interval at which an agent that waits checks for an interruption.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Settings of `agent`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct AgentArguments {
-    /// The broker that the conductor uses: any MQTT broker, preferably not the one under test
+    /// The broker that the conductor uses, mqtt:// or mqtts://: any MQTT broker, preferably not
+    /// the one under test
     #[arg(long, value_name = "URL")]
     join: String,
     /// The name under which the conductor assigns it a share [default: the host name]
@@ -37,7 +43,8 @@ pub struct AgentArguments {
     login: BrokerLogin,
 }
 
-/// Serves until it is interrupted.
+/// Serves until it is interrupted. If the broker is lost, the run is abandoned and the agent joins
+/// again.
 pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
     let name = arguments.name.clone().unwrap_or_else(host_name);
     // Published by the broker when this agent disconnects unexpectedly; valid for any session.
@@ -48,10 +55,12 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
     };
     let will =
         serde_json::to_vec(&gone).map_err(|error| BenchError::Settings(error.to_string()))?;
-    let link = AgentLink::of_agent(&arguments.join, &arguments.login, &name, &will)?;
+    let joins = || AgentLink::of_agent(&arguments.join, &arguments.login, &name, &will);
+    // The first attempt is the only one: a mistake in the arguments must be seen at once.
+    let link = joins()?;
     println!("agent {name}: joined {}", arguments.join);
     let mut agent = AgentLoop {
-        name,
+        name: name.clone(),
         link,
         session: 0,
         running: None,
@@ -59,10 +68,48 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
         allows_commands: arguments.allow_commands,
         runs: 0,
     };
+    let (mut backoff, mut joined) = (JoinBackoff::new(), Instant::now());
     while !is_signalled() && (!arguments.once || agent.runs == 0) {
-        agent.turn()?;
+        let Err(lost) = agent.turn() else { continue };
+        // The conductor has lost the broker too, or has reported this agent as lost.
+        agent.forget();
+        backoff.lasted(joined.elapsed());
+        let mut reason = lost.to_string();
+        if joined.elapsed() < LASTING {
+            reason += " (each agent needs a name of its own)";
+        }
+        let Some(link) = join_again(&name, reason, &mut backoff, joins) else {
+            break;
+        };
+        println!("agent {name}: joined {} again", arguments.join);
+        (agent.link, joined) = (link, Instant::now());
     }
     Ok(())
+}
+
+/// Tries to join until it succeeds; `None` if this process is to end.
+fn join_again(
+    name: &str,
+    mut reason: String,
+    backoff: &mut JoinBackoff,
+    joins: impl Fn() -> Result<AgentLink, BenchError>,
+) -> Option<AgentLink> {
+    loop {
+        let pause = backoff.pause();
+        let seconds = pause.as_secs_f64();
+        eprintln!("agent {name}: {reason}; it joins again in {seconds:.1} s");
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            if is_signalled() {
+                return None;
+            }
+            thread::sleep(CHECK_INTERVAL);
+        }
+        match joins() {
+            Ok(link) => return Some(link),
+            Err(error) => reason = error.to_string(),
+        }
+    }
 }
 
 fn host_name() -> String {

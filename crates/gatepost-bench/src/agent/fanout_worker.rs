@@ -1,5 +1,6 @@
 //! An agent's share of a FANOUT run: threads that receive and publish, and their reports.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -32,7 +33,7 @@ struct Times {
 pub(super) struct FanoutRun {
     plan: Arc<Plan>,
     stage: Arc<FanoutProgress>,
-    receiving: Option<JoinHandle<Result<ReceiveTotals, BenchError>>>,
+    receiving: Vec<ReceiverThread>,
     publishing: Option<PublisherThread>,
     server: Option<u16>,
     reported_ready: bool,
@@ -41,6 +42,9 @@ pub(super) struct FanoutRun {
     sampler: Option<Sampler>,
     costs: Option<Costs>,
 }
+
+/// A thread with a part of the subscribers.
+type ReceiverThread = JoinHandle<Result<ReceiveTotals, BenchError>>;
 
 /// The thread of the publishers.
 struct PublisherThread {
@@ -58,10 +62,7 @@ impl FanoutRun {
     ) -> Result<Self, BenchError> {
         let plan = Arc::new(plan(orders, &assignment, clock_shift_ns)?);
         let stage = Arc::new(FanoutProgress::default());
-        let receiving = (!plan.subscriber_share.is_empty()).then(|| {
-            let (plan, stage) = (Arc::clone(&plan), Arc::clone(&stage));
-            thread::spawn(move || Receivers::run(&plan, &stage, 0, 1))
-        });
+        let receiving = start_receivers(&plan, &stage)?;
         let patience = clock::from_seconds(orders.seconds.drain);
         let publishing = (!plan.publisher_share.is_empty())
             .then(|| PublisherThread::start(&plan, &stage, patience));
@@ -142,11 +143,13 @@ impl FanoutRun {
     /// Ends the run and returns what was received.
     pub(super) fn finish(mut self, sent: &[Option<u32>]) -> Result<AgentReport, BenchError> {
         self.stage.stop();
-        let received = match self.receiving.take().map(JoinHandle::join) {
-            None => ReceiveTotals::default(),
-            Some(Ok(received)) => received?,
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-        };
+        let mut received = ReceiveTotals::default();
+        for thread in self.receiving.drain(..) {
+            match thread.join() {
+                Ok(of_thread) => received.merge(of_thread?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
         let costs = self
             .costs
             .take()
@@ -166,6 +169,25 @@ impl Drop for FanoutRun {
     fn drop(&mut self) {
         self.stage.stop();
     }
+}
+
+/// Starts the threads that connect this host's subscribers and receive.
+fn start_receivers(
+    plan: &Arc<Plan>,
+    stage: &Arc<FanoutProgress>,
+) -> Result<Vec<ReceiverThread>, BenchError> {
+    if plan.subscriber_share.is_empty() {
+        return Ok(Vec::new());
+    }
+    let workers = plan.threads();
+    let start = |worker| {
+        let (plan, stage) = (Arc::clone(plan), Arc::clone(stage));
+        let thread = thread::Builder::new().name(format!("receiver {worker}"));
+        thread.spawn(move || Receivers::run(&plan, &stage, worker, workers))
+    };
+    let started: io::Result<_> = (0..workers).map(start).collect();
+    // Otherwise those that were started would receive for ever.
+    started.inspect_err(|_| stage.stop()).map_err(Into::into)
 }
 
 impl PublisherThread {
@@ -278,6 +300,7 @@ fn plan(
         subscribers: orders.subscribers,
         rate: orders.rate,
         size: orders.size,
+        workers: orders.workers,
         run: orders.run,
         subscriber_share: assignment.subscribers.clone(),
         publisher_share: assignment.publishers.clone(),

@@ -2,8 +2,7 @@
 //!
 //! Blocking, with a timeout on every read, because it carries only a few messages per second.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -16,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::message::{ORDERS, REPORTS};
+use super::transport::BrokerStream;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::hosts::BrokerLogin;
@@ -25,16 +25,52 @@ use crate::target::{Endpoint, Url};
 const PACKET_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The time within which the broker must answer.
 const ANSWER_SECONDS: u64 = 10;
+/// The time after which the broker ends a silent connection, one and a half times this.
+const KEEP_ALIVE_SECONDS: u16 = 60;
+/// The silence in one direction after which a ping is sent.
+const PING_AFTER: Nanoseconds = 20 * clock::SECOND;
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 const VERSION: Version = Version::Mqtt311;
 
 /// One end of the connection.
 pub(super) struct AgentLink {
-    stream: TcpStream,
+    stream: BrokerStream,
     url: String,
     send_to: &'static str,
     input: Vec<u8>,
+    last: LastTimes,
+}
+
+/// The times that show whether the connection still exists: a broker whose host was switched off
+/// does not close it.
+#[derive(Debug, Clone, Copy)]
+struct LastTimes {
+    sent: Nanoseconds,
+    received: Nanoseconds,
+    /// The time of a ping after which nothing was received.
+    ping: Option<Nanoseconds>,
+}
+
+impl LastTimes {
+    const fn begin(now: Nanoseconds) -> Self {
+        Self {
+            sent: now,
+            received: now,
+            ping: None,
+        }
+    }
+
+    fn needs_ping(&self, now: Nanoseconds) -> bool {
+        self.ping.is_none() && now.saturating_sub(self.sent.min(self.received)) >= PING_AFTER
+    }
+
+    /// Whether a ping got no answer, if nothing can be read now.
+    fn is_lost(&self, now: Nanoseconds) -> bool {
+        let patience = ANSWER_SECONDS * clock::SECOND;
+        self.ping
+            .is_some_and(|ping| now.saturating_sub(ping) >= patience)
+    }
 }
 
 impl AgentLink {
@@ -62,30 +98,20 @@ impl AgentLink {
         (send_to, receive_from): (&'static str, &'static str),
         will: Option<&[u8]>,
     ) -> Result<Self, BenchError> {
-        let Endpoint::Url(
-            address @ Url {
-                scheme: "mqtt",
-                is_encrypted: false,
-                ..
-            },
-        ) = url.parse()?
-        else {
-            return Err(BenchError::Settings("--join takes mqtt://HOST:PORT".into()));
-        };
+        let address = broker_address(url)?;
         let password = login.password()?;
-        let stream = TcpStream::connect(address.address()?)
-            .map_err(|error| BenchError::server(&url, error.to_string()))?;
-        stream.set_nodelay(true)?;
+        let stream = BrokerStream::open(&address, login.join_cafile.as_deref())?;
         let mut link = Self {
             stream,
             url: url.to_owned(),
             send_to,
             input: Vec::new(),
+            last: LastTimes::begin(clock::now()),
         };
         link.write(&Packet::Connect(Connect {
             version: VERSION,
             clean_start: true,
-            keep_alive_seconds: 0,
+            keep_alive_seconds: KEEP_ALIVE_SECONDS,
             properties: PacketProperties::EMPTY,
             client_id,
             will: will.map(|payload| Will {
@@ -190,20 +216,28 @@ impl AgentLink {
 
     /// Reads once; returns whether anything arrived before the deadline.
     fn fill(&mut self, deadline: Nanoseconds) -> Result<bool, BenchError> {
-        let left = deadline.saturating_sub(clock::now());
+        let now = clock::now();
+        if self.last.needs_ping(now) {
+            self.write(&Packet::Pingreq)?;
+            self.last.ping = Some(now);
+        }
+        let left = deadline.saturating_sub(now);
         if left == 0 {
             return Ok(false);
         }
-        self.stream
-            .set_read_timeout(Some(Duration::from_nanos(left)))?;
+        self.stream.wait_at_most(Duration::from_nanos(left))?;
         let mut buffer = vec![0; READ_BYTES];
         match self.stream.read(&mut buffer) {
             Ok(0) => Err(self.failed("it closed the connection")),
             Ok(count) => {
                 self.input.extend_from_slice(&buffer[..count]);
+                (self.last.received, self.last.ping) = (clock::now(), None);
                 Ok(true)
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if self.last.is_lost(clock::now()) {
+                    return Err(self.failed("it does not answer"));
+                }
                 Ok(false)
             }
             // A signal arrived: the waiting thread checks whether to continue.
@@ -217,8 +251,9 @@ impl AgentLink {
         packet
             .encode(VERSION, &mut bytes)
             .map_err(|error| self.failed(error.to_string()))?;
+        self.last.sent = clock::now();
         self.stream
-            .write_all(&bytes)
+            .write(&bytes)
             .map_err(|error| self.failed(error.to_string()))
     }
 
@@ -227,8 +262,22 @@ impl AgentLink {
     }
 }
 
+/// The address of `--join`.
+fn broker_address(url: &str) -> Result<Url, BenchError> {
+    // A login in the URL would be seen in the list of processes and in stored results.
+    match url.parse() {
+        Ok(Endpoint::Url(address)) if address.scheme == "mqtt" && !url.contains('@') => Ok(address),
+        _ => Err(BenchError::Settings(
+            "--join takes mqtt://HOST:PORT or mqtts://HOST:PORT; --join-user and \
+             --join-password-file name the login"
+                .into(),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
 
@@ -242,6 +291,7 @@ mod tests {
         let login = BrokerLogin {
             join_user: Some("bench".into()),
             join_password_file: Some(file),
+            join_cafile: None,
         };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("mqtt://{}", listener.local_addr().expect("an address"));
@@ -265,5 +315,38 @@ mod tests {
         let (user, password) = broker.join().expect("no panic");
         assert_eq!(user.as_deref(), Some("bench"));
         assert_eq!(password.as_deref(), Some(b"a secret".as_slice()));
+    }
+    #[test]
+    fn a_broker_that_is_silent_after_a_ping_is_lost() {
+        let begun = 7 * clock::SECOND;
+        let mut last = LastTimes::begin(begun);
+        assert!(!last.needs_ping(begun + PING_AFTER - 1) && !last.is_lost(begun + PING_AFTER));
+        // A conductor hears its agents all the time, and sends nothing while they measure.
+        last.received = begun + PING_AFTER;
+        assert!(last.needs_ping(begun + PING_AFTER));
+        last.ping = Some(begun + PING_AFTER);
+        let answered_by = begun + PING_AFTER + ANSWER_SECONDS * clock::SECOND;
+        assert!(!last.needs_ping(answered_by));
+        assert!(!last.is_lost(answered_by - 1) && last.is_lost(answered_by));
+    }
+
+    #[test]
+    fn only_addresses_of_mqtt_without_a_login_are_joined() {
+        for (url, host) in [
+            ("mqtt://control", Some("control")),
+            ("mqtts://control:8884", Some("control")),
+            ("mqtt5://control", None),
+            ("nats://control", None),
+            ("mqtt://bench:secret@control", None),
+            ("cat", None),
+        ] {
+            match broker_address(url) {
+                Ok(address) => assert_eq!(Some(address.host.as_str()), host, "{url}"),
+                Err(error) => {
+                    assert_eq!(host, None, "{url}");
+                    assert!(!error.to_string().contains("secret"), "{error}");
+                }
+            }
+        }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct FanoutParameters {
     pub(super) subscribers: usize,
     pub(super) rate: f64,
     pub(super) size: usize,
+    /// Receiving threads of each agent.
+    pub(super) workers: usize,
     pub(super) run: u64,
     pub(super) seconds: Seconds,
 }
@@ -51,6 +53,7 @@ impl FanoutParameters {
             subscribers: plan.subscribers,
             rate: plan.rate,
             size: plan.size,
+            workers: plan.workers,
             run: plan.run,
             seconds,
         }

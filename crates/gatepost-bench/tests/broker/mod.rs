@@ -270,6 +270,7 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
                 );
             }
         }
+        Packet::Pingreq => send(stream, &Packet::Pingresp),
         Packet::Pubrel(ack) => send(stream, &Packet::Pubcomp(Ack::success(ack.packet_id))),
         Packet::Pubrec(ack) => send(stream, &Packet::Pubrel(Ack::success(ack.packet_id))),
         Packet::Puback(_) | Packet::Pubcomp(_) => {

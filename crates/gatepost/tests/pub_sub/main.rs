@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agents;
 mod bench;
 
 use std::io::{Read, Write};

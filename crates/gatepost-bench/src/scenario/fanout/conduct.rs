@@ -28,7 +28,7 @@ pub(super) fn run(
     progress: &RunProgress,
 ) -> Result<MeasuredRun, BenchError> {
     let stage = FanoutProgress::default();
-    let workers = arguments.workers.get();
+    let workers = plan.threads();
     thread::scope(|scope| {
         let receiving: Vec<_> = (0..workers)
             .map(|worker| {

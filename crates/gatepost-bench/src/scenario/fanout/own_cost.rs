@@ -65,6 +65,7 @@ fn plan(url: &str) -> Result<Plan, BenchError> {
         subscribers: 1,
         rate: 1.0,
         size: SIZE,
+        workers: 1,
         run: clock::now(),
         subscriber_share: 0..1,
         publisher_share: 0..1,

@@ -15,6 +15,8 @@ use crate::target::{Endpoint, RunningTarget, Url};
 
 const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats://, redis://, \
                      sse:// or websocket://; over TLS mqtts://, wss:// or tls:// (NATS)";
+/// More receiving threads than any host has processors.
+const WORKERS_MAX: usize = 1_024;
 const SCHEMES: [&str; 8] = [
     "mqtt",
     "mqtt5",
@@ -71,7 +73,7 @@ pub struct FanoutArguments {
     #[arg(long, value_name = "SIZE", requires = "max")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_memory: Option<ByteSize>,
-    /// Receiving threads
+    /// Receiving threads, on each agent if there are several hosts
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) workers: SweepValues<usize>,
     /// The publishers' target, if it is another one: a URL, http:// for POST requests
@@ -146,6 +148,7 @@ impl FanoutArguments {
             return Err(BenchError::Settings(format!(
                 "--qos {} needs MQTT, and {publish_url} is another protocol",
                 self.qos
+            workers: self.workers.get(),
             )));
         }
         Ok(Plan {
@@ -209,6 +212,8 @@ pub(crate) struct Plan {
     /// The value to add to each publisher's times to convert them to this host's clock; empty if
     /// all publishers are on this host.
     pub(crate) clock_shift_ns: Vec<i64>,
+    /// Receiving threads on each host, if it has as many subscribers.
+    pub(crate) workers: usize,
 }
 
 impl Plan {
@@ -218,6 +223,12 @@ impl Plan {
 
     pub(super) fn publisher_of(&self, subscriber: usize) -> u16 {
         (subscriber % usize::from(self.publishers)) as u16
+    }
+
+    /// The number of receiving threads at this host.
+    pub(crate) fn threads(&self) -> usize {
+        let useful_max = self.subscriber_share.len().clamp(1, WORKERS_MAX);
+        self.workers.clamp(1, useful_max)
     }
 
     /// Whether each publication is acknowledged.
