@@ -11,6 +11,9 @@ const LONGEST: Nanoseconds = 3_600 * crate::clock::SECOND;
 /// Three significant digits: every figure is accurate to 0.1 %.
 const DIGITS: u8 = 3;
 
+/// The significant digits of the durations of a coarse histogram.
+pub const COARSE_DIGITS: u8 = 2;
+
 /// Records durations; accurate to 0.1 % from nanoseconds to an hour.
 #[derive(Debug, Clone)]
 pub struct Latencies {
@@ -106,7 +109,7 @@ impl Buckets {
     pub fn coarse(&self) -> Self {
         let mut coarse: Vec<(Nanoseconds, u64)> = Vec::new();
         for &(span, count) in &self.0 {
-            let unit = 10_u64.pow(span.max(1).ilog10().saturating_sub(1));
+            let unit = coarse_unit(span);
             let rounded = (span + unit / 2) / unit * unit;
             match coarse.last_mut() {
                 Some(last) if last.0 == rounded => last.1 += count,
@@ -115,6 +118,18 @@ impl Buckets {
         }
         Self(coarse)
     }
+
+    /// Whether all its durations are rounded like those of [`Buckets::coarse`].
+    pub fn is_coarse(&self) -> bool {
+        let mut spans = self.0.iter().map(|(span, _)| *span);
+        spans.all(|span| span.is_multiple_of(coarse_unit(span)))
+    }
+}
+
+/// The unit to which a duration is rounded in a coarse histogram.
+fn coarse_unit(span: Nanoseconds) -> Nanoseconds {
+    let digits = u32::from(COARSE_DIGITS);
+    10_u64.pow((span.max(1).ilog10() + 1).saturating_sub(digits))
 }
 
 impl Serialize for Buckets {
@@ -252,6 +267,7 @@ mod tests {
         ]);
         let coarse = Buckets(vec![(5, 1), (1_200, 3), (1_300, 1), (100_000, 1)]);
         assert_eq!(fine.coarse(), coarse);
+        assert!(coarse.is_coarse() && !fine.is_coarse());
     }
 
     #[test]

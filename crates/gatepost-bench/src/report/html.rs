@@ -7,7 +7,7 @@ use super::BenchReport;
 use super::chart::{Axis, Chart, ChartLine, ChartStyle, Scale, escaped};
 use super::tiles::tiles;
 use super::view::{
-    self, Column, Curve, columns, curves, figure_names, growth_words, latency_names, number, time,
+    self, Column, Curve, columns, curves, figure_names, growth_words, latency_names, number,
 };
 use super::winner::winner_lines;
 use crate::latency::{Latencies, LatencySummary};
@@ -369,15 +369,14 @@ fn latency_table(report: &BenchReport, columns: &[Column<'_>], page: &mut String
     page.push_str("</tr></thead><tbody>\n");
     for name in &names {
         for column in columns {
-            let all = column.latency_summary(name);
-            if all.count == 0 {
+            let all = column.latency(name);
+            if all.is_empty() {
                 continue;
             }
             let (name, label) = (escaped(name), escaped(&column.label()));
             let _ = write!(page, "<tr><th>{name}</th><td>{label}</td>");
             for part in LatencySummary::percentile_names() {
-                let value = all.percentile_us(part).map_or("-".to_owned(), time);
-                let _ = write!(page, "<td>{value}</td>");
+                let _ = write!(page, "<td>{}</td>", all.cell(part));
             }
             page.push_str("</tr>\n");
         }

@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use super::BenchReport;
 use super::view::{
     self, Column, FigureName, columns, curves, figure_names, growth_words, latency_names, number,
-    time,
 };
 use super::winner::winner_lines;
-use crate::latency::LatencySummary;
 
 /// The maximum number of adjacent columns.
 const COLUMNS_MAX: usize = 7;
@@ -101,18 +99,11 @@ pub fn markdown_table(report: &BenchReport, shown: &Columns) -> String {
     }
     let wanted = |part: &str| shown.percentiles.iter().any(|wanted| wanted == part);
     for name in latency_names(report) {
-        let all: Vec<_> = columns
-            .iter()
-            .map(|column| column.latency_summary(&name))
-            .collect();
+        let all: Vec<_> = columns.iter().map(|column| column.latency(&name)).collect();
         for part in percentile_names().filter(|part| wanted(part)) {
             let mut cells = vec![format!("{name} latency {part}")];
             cells.extend(has_headlines.then(String::new));
-            let cell = |summary: &LatencySummary| {
-                let value = summary.percentile_us(part);
-                value.map_or("-".to_owned(), time)
-            };
-            cells.extend(all.iter().map(cell));
+            cells.extend(all.iter().map(|latency| latency.cell(part)));
             cells.extend(has_floors.then(String::new));
             row(&cells, &mut text);
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::BenchReport;
 use super::view::{
-    self, Column, columns, curves, figure_names, growth_words, latency_names, number, time,
+    self, Column, columns, curves, figure_names, growth_words, latency_names, number,
 };
 use super::winner::winner_lines;
 use crate::latency::LatencySummary;
@@ -162,14 +162,13 @@ fn write_latencies(
     text.push('\n');
     for column in columns {
         for name in &names {
-            let summary = column.latency_summary(name);
-            if summary.count == 0 {
+            let latency = column.latency(name);
+            if latency.is_empty() {
                 continue;
             }
             write!(text, "{:<28}{name:<22}", shortened(&column.label()))?;
             for part in LatencySummary::percentile_names() {
-                let value = summary.percentile_us(part).map_or("-".to_owned(), time);
-                write!(text, "{value:>11}")?;
+                write!(text, "{:>11}", latency.cell(part))?;
             }
             text.push('\n');
         }

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 
 use super::BenchReport;
-use crate::latency::{Latencies, LatencySummary};
+use crate::latency::{COARSE_DIGITS, Latencies, LatencySummary};
 use crate::outcome::{Better, RunOutcome};
 use crate::statistics::{Growth, growth};
 use crate::sweep::Point;
 
 /// With fewer runs, a comparison is not meaningful.
 const RUNS_ENOUGH: usize = 5;
+/// The significant digits of a figure, and of a percentile of a complete histogram.
+const DIGITS: u8 = 4;
 /// The minimum number of points of a growth curve.
 const POINTS_MIN: usize = 3;
 
@@ -110,12 +112,44 @@ impl Column<'_> {
 impl Column<'_> {
     /// The figures of all latencies of a name over its runs. Of a single run they are those that it
     /// stored, since the histograms of records are rounded.
-    pub(super) fn latency_summary(&self, name: &str) -> LatencySummary {
-        let mut known = self.runs.iter().filter_map(|run| run.latency_of(name));
-        match (known.next(), known.next()) {
-            (Some(only), None) => *only,
-            _ => self.latencies(name).summary(),
+    pub(super) fn latency(&self, name: &str) -> ColumnLatency {
+        let of_runs = self.runs.iter().flat_map(|run| &run.latencies);
+        let of_runs: Vec<_> = of_runs.filter(|one| one.name == name).collect();
+        if let [only] = of_runs[..] {
+            return ColumnLatency {
+                summary: only.summary,
+                digits: DIGITS,
+            };
         }
+        let mut summary = self.latencies(name).summary();
+        // The extremes need no histogram.
+        let longest = of_runs.iter().map(|one| one.summary.maximum_us);
+        summary.maximum_us = longest.fold(0.0, f64::max);
+        let is_rounded = of_runs.iter().any(|one| one.buckets_ns.is_coarse());
+        let digits = if is_rounded { COARSE_DIGITS } else { DIGITS };
+        ColumnLatency { summary, digits }
+    }
+}
+
+/// The latencies of a column, with the significant digits that their percentiles have.
+pub(super) struct ColumnLatency {
+    summary: LatencySummary,
+    digits: u8,
+}
+
+impl ColumnLatency {
+    /// Whether nothing was recorded.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.summary.count == 0
+    }
+
+    /// The cell of a percentile or of the maximum, by its name.
+    pub(super) fn cell(&self, percentile: &str) -> String {
+        let Some(value) = self.summary.percentile_us(percentile) else {
+            return "-".to_owned();
+        };
+        let is_exact = percentile == "max";
+        time_of(value, if is_exact { DIGITS } else { self.digits })
     }
 }
 
@@ -335,16 +369,32 @@ impl ValueSpread {
 
 /// A time in microseconds with its unit: milliseconds from 1,000 µs on.
 pub(super) fn time(microseconds: f64) -> String {
+    time_of(microseconds, DIGITS)
+}
+
+/// The same with this number of significant digits.
+fn time_of(microseconds: f64, digits: u8) -> String {
     if microseconds >= IN_MILLISECONDS {
-        format!("{} ms", number(microseconds / 1e3))
+        format!("{} ms", number_of(microseconds / 1e3, digits))
     } else {
-        format!("{} {MICROSECONDS}", number(microseconds))
+        format!("{} {MICROSECONDS}", number_of(microseconds, digits))
     }
 }
 
 /// Four significant digits, without an exponent and without thousands separators.
 pub fn number(value: f64) -> String {
-    let digits = match value.abs() {
+    number_of(value, DIGITS)
+}
+
+/// The same with this number of significant digits, at most four.
+fn number_of(value: f64, digits: u8) -> String {
+    let value = if digits < DIGITS {
+        let text = format!("{value:.*e}", usize::from(digits.saturating_sub(1)));
+        text.parse().unwrap_or(value)
+    } else {
+        value
+    };
+    let decimals: usize = match value.abs() {
         0.0 => 0,
         size if size >= 1_000.0 => 0,
         size if size >= 100.0 => 1,
@@ -352,7 +402,8 @@ pub fn number(value: f64) -> String {
         size if size >= 1.0 => 3,
         _ => 5,
     };
-    let text = format!("{value:.digits$}");
+    let decimals = decimals.saturating_sub(usize::from(DIGITS - digits.min(DIGITS)));
+    let text = format!("{value:.decimals$}");
     if text.contains('.') && value.fract() == 0.0 {
         return format!("{value:.0}");
     }
@@ -399,6 +450,46 @@ mod tests {
             (30_000.4, "30000"),
         ] {
             assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn percentiles_of_a_record_have_the_digits_of_its_histogram() {
+        let mut latencies = Latencies::default();
+        for span in 1..=1_000 {
+            latencies.record(span * 12_345);
+        }
+        let mut run = RunOutcome::default();
+        run.latency("delivery", &latencies);
+        let mut report = swept();
+        report.targets[0].runs = vec![run.clone(), run];
+        let cells = |report: &BenchReport| {
+            let latency = columns(report)[0].latency("delivery");
+            ["p50", "p99", "max"].map(|name| latency.cell(name))
+        };
+        assert_eq!(cells(&report), ["6.173 ms", "12.23 ms", "12.35 ms"]);
+        for run in &mut report.targets[0].runs {
+            let buckets = &mut run.latencies[0].buckets_ns;
+            *buckets = buckets.coarse();
+        }
+        assert_eq!(cells(&report), ["6.2 ms", "12 ms", "12.35 ms"]);
+        // A single run has stored its percentiles as they were.
+        report.targets[0].runs.truncate(1);
+        assert_eq!(cells(&report), ["6.173 ms", "12.23 ms", "12.35 ms"]);
+    }
+
+    #[test]
+    fn fewer_digits_are_rounded_at_any_size() {
+        for (value, text) in [
+            (0.0344, "0.034"),
+            (0.996, "1"),
+            (1.64, "1.6"),
+            (9.96, "10"),
+            (16.4, "16"),
+            (163.9, "160"),
+            (16_390.0, "16000"),
+        ] {
+            assert_eq!(number_of(value, 2), text);
         }
     }
 
