@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
 use crate::error::BenchError;
 
 /// The hosts of a run, if it is not on this host alone.
@@ -31,7 +32,8 @@ pub struct HostArguments {
         value_name = "N",
         help_heading = "Several hosts",
         requires = "join",
-        default_value_t = 1
+        default_value_t = 1,
+        value_parser = bounds::count
     )]
     pub agents: usize,
     /// The login of the broker.
@@ -60,8 +62,6 @@ pub struct BrokerLogin {
         requires = "join_user"
     )]
     pub join_password_file: Option<PathBuf>,
-}
-
     /// The authorities that are trusted by --join mqtts://, in PEM [default: the system's]
     #[arg(
         long,
@@ -70,6 +70,8 @@ pub struct BrokerLogin {
         requires = "join"
     )]
     pub join_cafile: Option<PathBuf>,
+}
+
 impl BrokerLogin {
     /// The password, without the line end of its file.
     pub(crate) fn password(&self) -> Result<Option<String>, BenchError> {
@@ -133,11 +135,16 @@ impl FromStr for AgentShare {
         };
         let (agent, role) = text.split_once('=').ok_or_else(malformed)?;
         let (kind, count) = role.split_once(':').unwrap_or((role, ""));
+        let clients = || {
+            let count: Option<usize> = count.parse().ok();
+            let count = count.filter(|&count| count <= bounds::CONNECTIONS_MAX);
+            count.ok_or_else(malformed)
+        };
         let role = match kind {
-            "subscribers" => Role::Subscribers(count.parse().map_err(|_| malformed())?),
+            "subscribers" => Role::Subscribers(clients()?),
             "publishers" => Role::Publishers(count.parse().map_err(|_| malformed())?),
             "users" | "clients" | "sessions" | "connections" | "callers" => {
-                Role::Clients(count.parse().map_err(|_| malformed())?)
+                Role::Clients(clients()?)
             }
             "server" if count.is_empty() => Role::Server(None),
             "server" => Role::Server(Some(count.parse().map_err(|_| malformed())?)),
@@ -371,7 +378,13 @@ mod tests {
         ] {
             assert!(assign(&shares(texts), &[], 5, 100, 1).is_err() || texts.len() == 2);
         }
-        for text in ["a", "=server", "a=readers:1", "a=subscribers:x"] {
+        for text in [
+            "a",
+            "=server",
+            "a=readers:1",
+            "a=subscribers:x",
+            "a=users:18446744073709551615",
+        ] {
             assert!(text.parse::<AgentShare>().is_err(), "{text}");
         }
     }

@@ -292,7 +292,7 @@ fn plan(
     assignment: &Assignment,
     clock_shift_ns: Vec<i64>,
 ) -> Result<Plan, BenchError> {
-    Ok(Plan {
+    let plan = Plan {
         subscribe_at: broker(&orders.url)?,
         publish_at: broker(&orders.publish_url)?,
         qos: Qos::from_level(orders.qos).unwrap_or_default(),
@@ -305,7 +305,9 @@ fn plan(
         subscriber_share: assignment.subscribers.clone(),
         publisher_share: assignment.publishers.clone(),
         clock_shift_ns,
-    })
+    };
+    plan.check()?;
+    Ok(plan)
 }
 
 fn broker(text: &str) -> Result<BrokerEndpoint, BenchError> {

@@ -14,6 +14,7 @@ pub use sets::{NamedSample, load};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::bounds;
 use crate::error::BenchError;
 use crate::statistics::{
     Confidence, SortedSample, mann_whitney, ratio_interval, student, values_needed, welch,
@@ -40,13 +41,13 @@ pub struct CompareArguments {
     #[arg(short, long, value_name = "PERCENT", default_value_t = 95.0)]
     confidence: f64,
     /// The column of column files, from 1
-    #[arg(short = 'C', long, value_name = "N", default_value_t = 1)]
+    #[arg(short = 'C', long, value_name = "N", default_value_t = 1, value_parser = bounds::count)]
     column: usize,
     /// Characters that separate columns
     #[arg(short, long, default_value = " \t,")]
     delimiters: String,
     /// Width of the plot
-    #[arg(short, long, default_value_t = 74)]
+    #[arg(short, long, default_value_t = 74, value_parser = bounds::width)]
     width: usize,
     /// A separate line for each set's bar
     #[arg(short, long)]

@@ -15,7 +15,7 @@ mod socket;
 
 pub use channel::{Channel, encrypted};
 pub use http::{ResponsePart, ResponseReader};
-pub use socket::{Dialer, raise_descriptor_limit};
+pub use socket::{Dialer, check_connections, raise_descriptor_limit};
 
 use std::mem::MaybeUninit;
 

@@ -8,10 +8,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Channel;
+use crate::error::BenchError;
 
 /// Number of further addresses of this machine to connect from when one has no free port: 127.0.0.2
 /// …
 const MORE_SOURCES: u8 = 100;
+
+/// Descriptors of this process besides the connections.
+const OTHER_DESCRIPTORS: u64 = 50;
 
 /// Connects to one server, from as few source addresses as necessary.
 ///
@@ -75,6 +79,20 @@ impl Dialer {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Refuses a number of clients that is 0, or more than this process may have connections.
+pub fn check_connections(clients: &str, count: usize) -> Result<(), BenchError> {
+    if count == 0 {
+        return Err(BenchError::Settings(format!("{clients} must be above 0")));
+    }
+    let limit = raise_descriptor_limit();
+    if (count as u64).saturating_add(OTHER_DESCRIPTORS) > limit {
+        return Err(BenchError::Settings(format!(
+            "{count} {clients} need more than the {limit} open files that are allowed here"
+        )));
+    }
+    Ok(())
 }
 
 /// Raises the soft limit on open files to the hard one; returns the limit now in force.

@@ -25,6 +25,9 @@ use crate::target::{Endpoint, RunningTarget};
 /// The mean length of the messages in the original scan corpus.
 const MESSAGE_BYTES: usize = 11_719;
 
+/// More calls than processes can be started in years.
+const CALLS_MAX: u64 = 1_000_000_000_000;
+
 /// Settings of CALL.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct CallArguments {
@@ -53,6 +56,12 @@ pub struct Call {
 impl Call {
     /// Generates the message, unless one is given.
     pub fn new(arguments: CallArguments) -> Result<Self, BenchError> {
+        let mut calls = arguments.calls.values().iter();
+        if calls.any(|calls| !(1..=CALLS_MAX).contains(calls)) {
+            return Err(BenchError::Settings(format!(
+                "--calls must be from 1 to {CALLS_MAX}"
+            )));
+        }
         let (message, folder) = if let Some(path) = &arguments.message {
             (path.clone(), None)
         } else {

@@ -9,7 +9,7 @@ use crate::bounds;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome, raise_descriptor_limit};
+use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome, check_connections};
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::{Sampler, Usage};
 use crate::progress::RunProgress;
@@ -21,8 +21,6 @@ use crate::target::RunningTarget;
 const CONNECTING_MAX: usize = 200;
 /// The time within which all must be logged in.
 const LOGIN_SECONDS: u64 = 120;
-/// Descriptors that the generator needs besides its connections.
-const OTHER_DESCRIPTORS: u64 = 50;
 
 /// Settings of IDLE.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
@@ -62,17 +60,7 @@ pub struct Idle {
 impl Idle {
     /// The scenario with these settings; refuses more connections than this process may have.
     pub fn new(arguments: IdleArguments) -> Result<Self, BenchError> {
-        let limit = raise_descriptor_limit();
-        let connections = arguments.connections.get();
-        if connections == 0 {
-            return Err(BenchError::Settings("connections must be above 0".into()));
-        }
-        if connections as u64 + OTHER_DESCRIPTORS > limit {
-            return Err(BenchError::Settings(format!(
-                "{connections} connections need more than the {limit} open files that are allowed \
-                 here"
-            )));
-        }
+        check_connections("connections", arguments.connections.get())?;
         Ok(Self { arguments })
     }
 }

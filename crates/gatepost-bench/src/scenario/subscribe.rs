@@ -14,7 +14,7 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome};
+use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome, check_connections};
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
 use crate::progress::RunProgress;
@@ -40,7 +40,7 @@ pub struct SubscribeArguments {
     #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
     /// Seconds between two lines of counts
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = bounds::seconds_above_0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = bounds::interval)]
     interval: f64,
     /// Subscriptions of a user that may await their acknowledgement at a time [default: all]
     #[arg(long, value_name = "N")]
@@ -65,14 +65,11 @@ pub struct SubscribeBurst {
 impl SubscribeBurst {
     /// The scenario with these settings.
     pub fn new(arguments: SubscribeArguments) -> Result<Self, BenchError> {
-        let counts = [
-            arguments.users.get(),
-            arguments.topics.get().into(),
-            arguments.window.as_ref().map_or(1, SweepValues::get).into(),
-        ];
-        if counts.contains(&0) {
+        check_connections("users", arguments.users.get())?;
+        let window = arguments.window.as_ref().map_or(1, SweepValues::get);
+        if arguments.topics.get() == 0 || window == 0 {
             return Err(BenchError::Settings(
-                "users, topics and window must be above 0".into(),
+                "topics and window must be above 0".into(),
             ));
         }
         Ok(Self { arguments })

@@ -17,7 +17,7 @@ use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::{Dialer, Loop};
+use crate::load::{Dialer, Loop, check_connections};
 use crate::outcome::{Headline, RunOutcome};
 use crate::progress::RunProgress;
 use crate::sweep::{Parameter, SweepValues, Sweepable};
@@ -82,13 +82,11 @@ impl Calls {
         if !path.starts_with('/') || path.contains(char::is_control) {
             return Err(BenchError::Settings("--procedure is a path".into()));
         }
-        if arguments.connections.get() == 0 || arguments.in_flight.get() == 0 {
-            return Err(BenchError::Settings(
-                "connections and calls in flight must be above 0".into(),
-            ));
-        }
-        if arguments.rate.get() < 0.0 {
-            return Err(BenchError::Settings("--rate must not be negative".into()));
+        check_connections("connections", arguments.connections.get())?;
+        let in_flight = arguments.in_flight.get();
+        bounds::check("in-flight", in_flight, 1..=bounds::IN_PROGRESS_MAX)?;
+        if arguments.rate.get() != 0.0 {
+            bounds::check_rate(arguments.rate.get())?;
         }
         Ok(Self { arguments })
     }

@@ -34,7 +34,8 @@ impl CallSchedule {
     }
 
     fn due_at(&self, number: u64) -> Nanoseconds {
-        self.start + clock::from_seconds(number as f64 / self.rate)
+        let since = clock::from_seconds(number as f64 / self.rate);
+        self.start.saturating_add(since)
     }
 
     /// Sends the calls that are due, with one write for each connection; returns the time at which

@@ -116,22 +116,12 @@ impl FanoutArguments {
     }
 
     pub(super) fn check(&self) -> Result<(), BenchError> {
-        if self.size() < STAMP_BYTES {
-            return Err(BenchError::Settings(format!(
-                "--size must be at least {STAMP_BYTES}: the payload carries its number and time"
-            )));
-        }
-        let counts = [
-            usize::from(self.publishers.get()),
-            self.subscribers.get(),
+        check_numbers(
+            (self.publishers.get(), self.subscribers.get()),
+            self.rate(),
+            self.size(),
             self.workers.get(),
-        ];
-        if self.rate() <= 0.0 || counts.contains(&0) {
-            return Err(BenchError::Settings(
-                "publishers, rate, subscribers and workers must be above 0".into(),
-            ));
-        }
-        Ok(())
+        )
     }
 
     /// A plan with all connections on this host, which is the usual case.
@@ -148,7 +138,6 @@ impl FanoutArguments {
             return Err(BenchError::Settings(format!(
                 "--qos {} needs MQTT, and {publish_url} is another protocol",
                 self.qos
-            workers: self.workers.get(),
             )));
         }
         Ok(Plan {
@@ -159,6 +148,7 @@ impl FanoutArguments {
             subscribers: self.subscribers.get(),
             rate,
             size: self.size(),
+            workers: self.workers.get(),
             run: clock::now(),
             subscriber_share: 0..self.subscribers.get(),
             publisher_share: 0..self.publishers.get(),
@@ -192,6 +182,25 @@ impl FanoutArguments {
     }
 }
 
+/// Refuses numbers that no run can have, of the command line or of a conductor's order.
+fn check_numbers(
+    (publishers, subscribers): (u16, usize),
+    rate: f64,
+    size: usize,
+    workers: usize,
+) -> Result<(), BenchError> {
+    if size < STAMP_BYTES {
+        return Err(BenchError::Settings(format!(
+            "--size must be at least {STAMP_BYTES}: the payload carries its number and time"
+        )));
+    }
+    bounds::check("size", size, STAMP_BYTES..=bounds::CONTENT_MAX_BYTES)?;
+    bounds::check("publishers", publishers.into(), 1..=u16::MAX.into())?;
+    bounds::check("subscribers", subscribers, 1..=bounds::CONNECTIONS_MAX)?;
+    bounds::check("workers", workers, 1..=WORKERS_MAX)?;
+    bounds::check_rate(rate)
+}
+
 /// The parameters that publishers and subscribers share, and the shares of this host.
 #[derive(Clone)]
 pub(crate) struct Plan {
@@ -203,6 +212,8 @@ pub(crate) struct Plan {
     /// Messages per second of one publisher.
     pub(crate) rate: f64,
     pub(crate) size: usize,
+    /// Receiving threads on each host, if it has as many subscribers.
+    pub(crate) workers: usize,
     /// Part of the names of clients and topics, so that runs with one broker do not interfere.
     pub(crate) run: u64,
     /// The subscribers at this host.
@@ -212,8 +223,6 @@ pub(crate) struct Plan {
     /// The value to add to each publisher's times to convert them to this host's clock; empty if
     /// all publishers are on this host.
     pub(crate) clock_shift_ns: Vec<i64>,
-    /// Receiving threads on each host, if it has as many subscribers.
-    pub(crate) workers: usize,
 }
 
 impl Plan {
@@ -223,6 +232,18 @@ impl Plan {
 
     pub(super) fn publisher_of(&self, subscriber: usize) -> u16 {
         (subscriber % usize::from(self.publishers)) as u16
+    }
+
+    /// Refuses the numbers of an order that no command line can have.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        let known = self.subscriber_share.end <= self.subscribers
+            && self.publisher_share.end <= self.publishers;
+        if !known {
+            let reason = "the share of this agent is larger than the whole";
+            return Err(BenchError::Settings(reason.into()));
+        }
+        let connections = (self.publishers, self.subscribers);
+        check_numbers(connections, self.rate, self.size, self.workers)
     }
 
     /// The number of receiving threads at this host.

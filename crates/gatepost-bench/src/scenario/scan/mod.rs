@@ -19,6 +19,7 @@ use std::thread;
 use serde::Serialize;
 
 use super::{FloorOf, Scenario};
+use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -68,8 +69,14 @@ pub struct Scan {
 impl Scan {
     /// Reads or generates the messages.
     pub fn new(arguments: ScanArguments) -> Result<Self, BenchError> {
-        if arguments.concurrency.get() == 0 {
-            return Err(BenchError::Settings("concurrency must be above 0".into()));
+        let concurrency = arguments.concurrency.get();
+        bounds::check("concurrency", concurrency, 1..=bounds::IN_PROGRESS_MAX)?;
+        if arguments
+            .limit
+            .as_ref()
+            .is_some_and(|limit| limit.get() == 0)
+        {
+            return Err(BenchError::Settings("--limit must be above 0".into()));
         }
         let messages = ScanCorpus::load(&arguments)?;
         Ok(Self {

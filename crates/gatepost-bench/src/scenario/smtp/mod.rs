@@ -13,7 +13,7 @@ use super::{FloorOf, Scenario};
 use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
-use crate::load::{Dialer, Loop};
+use crate::load::{Dialer, Loop, check_connections};
 use crate::outcome::{Headline, RunOutcome};
 use crate::progress::RunProgress;
 use crate::sweep::{Parameter, SweepValues, Sweepable};
@@ -61,9 +61,12 @@ impl Smtp {
         if arguments.recipient.contains(forbidden) || !arguments.recipient.contains('@') {
             return Err(BenchError::Settings("--recipient is an address".into()));
         }
-        if arguments.sessions.get() == 0 || arguments.per_connection == 0 {
+        check_connections("sessions", arguments.sessions.get())?;
+        let size = arguments.size.get();
+        bounds::check("size", size, 0..=bounds::CONTENT_MAX_BYTES)?;
+        if arguments.per_connection == 0 {
             return Err(BenchError::Settings(
-                "sessions and messages must be above 0".into(),
+                "--per-connection must be above 0".into(),
             ));
         }
         Ok(Self { arguments })

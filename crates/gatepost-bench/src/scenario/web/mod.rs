@@ -20,7 +20,7 @@ use super::{FloorOf, Scenario, page};
 use crate::bounds;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::Dialer;
+use crate::load::{Dialer, check_connections};
 use crate::outcome::{Headline, RunOutcome};
 use crate::peer::PeerDefinition;
 use crate::process::Sampler;
@@ -101,15 +101,12 @@ pub struct Web {
 impl Web {
     /// The scenario with these settings.
     pub fn new(arguments: WebArguments) -> Result<Self, BenchError> {
-        if arguments.clients.get() == 0 {
-            return Err(BenchError::Settings("clients must be above 0".into()));
+        check_connections("clients", arguments.clients.get())?;
+        for &size in arguments.sizes.values() {
+            bounds::check("sizes", size, 0..=bounds::CONTENT_MAX_BYTES)?;
         }
-        if arguments
-            .rate
-            .as_ref()
-            .is_some_and(|rate| rate.get() <= 0.0)
-        {
-            return Err(BenchError::Settings("--rate must be above 0".into()));
+        if let Some(rate) = &arguments.rate {
+            bounds::check_rate(rate.get())?;
         }
         Ok(Self { arguments })
     }

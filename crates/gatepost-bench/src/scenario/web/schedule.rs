@@ -69,7 +69,8 @@ impl PageSchedule {
     }
 
     fn next_due(&self) -> Nanoseconds {
-        self.start + clock::from_seconds(self.made as f64 / self.rate)
+        let since = clock::from_seconds(self.made as f64 / self.rate);
+        self.start.saturating_add(since)
     }
 
     /// Adds the pages whose time has come; returns when the next one is due.

@@ -39,6 +39,9 @@ const EXIT_OUTPUT: u8 = 74;
 /// The rules cannot be used (BSD's `EX_CONFIG`).
 const EXIT_CONFIG: u8 = 78;
 
+/// More threads than any machine has cores; each holds memory for the rules' matches.
+const JOBS_MAX: i64 = 1_024;
+
 /// Scan messages with the spam rules
 #[derive(Debug, Args)]
 pub(super) struct ScanCommandArguments {
@@ -53,8 +56,11 @@ pub(super) struct ScanCommandArguments {
     #[arg(long, value_name = "FILE")]
     prefs: Option<PathBuf>,
     /// Number of threads; 0 for one per core
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
-    jobs: usize,
+    #[arg(
+        short, long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u16).range(0..=JOBS_MAX),
+    )]
+    jobs: u16,
     /// Output format
     #[arg(long, value_enum, default_value_t = ScanFormat::Table)]
     format: ScanFormat,
@@ -217,9 +223,13 @@ fn output_error(error: &std::io::Error) -> ExitCode {
     ExitCode::from(EXIT_OUTPUT)
 }
 
-fn jobs(requested: usize) -> usize {
+fn jobs(requested: u16) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if requested == 0 { cores() } else { requested }
+    if requested == 0 {
+        cores()
+    } else {
+        requested.into()
+    }
 }
 
 /// `None`, with its reason printed, if a requested folder contains no rules.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use gatepost_mail::mailbox::{MailboxMessage, MailboxProblem};
 use gatepost_rules::{NearMiss, Report, RuleSet, ScanContext, ScanProfile};
@@ -54,7 +55,7 @@ pub(super) fn run(
     let (send_message, messages_to_judge) = mpsc::sync_channel(waiting);
     let (send_result, results) = mpsc::sync_channel(waiting);
     let messages_to_judge = Mutex::new(messages_to_judge);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(move || {
             for numbered in messages.enumerate() {
                 // Fails when all workers have ended, because printing failed.
@@ -63,13 +64,17 @@ pub(super) fn run(
                 }
             }
         });
-        for _ in 0..jobs {
+        let start = |_| {
             let send_result = send_result.clone();
             let messages_to_judge = &messages_to_judge;
-            scope.spawn(move || judge_all(rules, messages_to_judge, &send_result, task));
-        }
+            let judge = move || judge_all(rules, messages_to_judge, &send_result, task);
+            thread::Builder::new().spawn_scoped(scope, judge).map(drop)
+        };
+        // The system may permit fewer threads; one is enough.
+        let first = (0..1).try_for_each(start);
+        let _ = (1..jobs).try_for_each(start);
         drop(send_result);
-        let printed = in_order(&results, &mut print);
+        let printed = first.and_then(|()| in_order(&results, &mut print));
         drop(results);
         // Releases a reader that waits for space in the queue.
         let receiver = messages_to_judge
