@@ -33,6 +33,7 @@ pub(crate) struct DistributedScenario {
 impl DistributedScenario {
     /// This scenario on these hosts.
     pub(crate) fn new(hosts: HostArguments, workload: Workload) -> Result<Self, BenchError> {
+        workload.check()?;
         // One client, since this host need not be able to run all of them.
         let here = workload.clone().with_clients(1).scenario()?;
         Ok(Self {

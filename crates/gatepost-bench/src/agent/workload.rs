@@ -78,6 +78,15 @@ impl Workload {
         self
     }
 
+    /// Refuses settings that agents cannot have.
+    pub(super) fn check(&self) -> Result<(), BenchError> {
+        match self {
+            Self::Idle(arguments) => arguments.login.refuse_on_agents(),
+            Self::Subscribe(arguments) => arguments.login.refuse_on_agents(),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn scenario(self) -> Result<Box<dyn Scenario>, BenchError> {
         Ok(match self {
             Self::Call(arguments) => Box::new(Call::new(arguments)?),

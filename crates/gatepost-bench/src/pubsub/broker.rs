@@ -6,15 +6,20 @@ use std::net::SocketAddr;
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 
-use super::{AckPacket, BrokerProtocol, PacketReader, mqtt, nats, redis, websocket};
+use super::login::ClientCredentials;
+use super::{
+    AckPacket, BrokerProtocol, ClientName, LoginArguments, PacketReader, mqtt, nats, redis,
+    websocket,
+};
 use crate::error::BenchError;
 use crate::load::Dialer;
 use crate::target::Url;
 
 /// One protocol and address of one server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BrokerEndpoint {
     protocol: BrokerProtocol,
+    credentials: Option<ClientCredentials>,
     /// Its address.
     pub address: SocketAddr,
     is_encrypted: bool,
@@ -32,6 +37,7 @@ impl BrokerEndpoint {
         };
         Ok(Some(Self {
             protocol,
+            credentials: None,
             address: url.address()?,
             is_encrypted: url.is_encrypted,
             authority: format!("{}:{}", url.host, url.port),
@@ -41,6 +47,17 @@ impl BrokerEndpoint {
                 url.path.clone()
             },
         }))
+    }
+
+    /// The same with a login of its clients; an error if the protocol has none here.
+    pub fn with_login(mut self, login: &LoginArguments) -> Result<Self, BenchError> {
+        self.credentials = login.credentials()?;
+        let has_login = self.has_qos() || self.protocol == BrokerProtocol::Nats;
+        if self.credentials.is_some() && !has_login {
+            let reason = "--user is possible with MQTT and NATS only";
+            return Err(BenchError::Settings(reason.into()));
+        }
+        Ok(self)
     }
 
     /// A dialer for its address.
@@ -73,9 +90,9 @@ impl BrokerEndpoint {
 
     /// Appends the client's first message, if the client speaks first. A stream of events is
     /// requested with its topic.
-    pub fn open(&self, client_id: &str, topic: &str, out: &mut Vec<u8>) {
+    pub fn open(&self, client: &ClientName, topic: &str, out: &mut Vec<u8>) {
         match self.protocol {
-            BrokerProtocol::Mqtt(version) => mqtt::login(version, client_id, out),
+            BrokerProtocol::Mqtt(_) => self.login_packet(client, out),
             BrokerProtocol::WebSocket(_) => {
                 websocket::upgrade(&self.authority, &self.path, Some("mqtt"), out);
             }
@@ -96,17 +113,32 @@ impl BrokerEndpoint {
     }
 
     /// Appends the reply to a greeting.
-    pub fn login(&self, client_id: &str, out: &mut Vec<u8>) {
+    pub fn login(&self, client: &ClientName, out: &mut Vec<u8>) {
         match self.protocol {
             BrokerProtocol::Mqtt(_)
             | BrokerProtocol::Events
             | BrokerProtocol::Messages
             | BrokerProtocol::Redis
             | BrokerProtocol::Post => {}
-            BrokerProtocol::WebSocket(version) => {
-                framed(out, |packet| mqtt::login(version, client_id, packet));
+            BrokerProtocol::WebSocket(_) => {
+                framed(out, |packet| self.login_packet(client, packet));
             }
-            BrokerProtocol::Nats => nats::login(client_id, out),
+            BrokerProtocol::Nats => self.login_packet(client, out),
+        }
+    }
+
+    /// Appends the packet with the client's name and login, if the protocol has one.
+    fn login_packet(&self, client: &ClientName, out: &mut Vec<u8>) {
+        let login = self.credentials.as_ref().map(|all| all.of(client));
+        let login = login
+            .as_ref()
+            .map(|(user, password)| (user.as_str(), password.as_deref()));
+        match self.protocol {
+            BrokerProtocol::Mqtt(version) | BrokerProtocol::WebSocket(version) => {
+                mqtt::login(version, &client.id, login, out);
+            }
+            BrokerProtocol::Nats => nats::login(&client.id, login, out),
+            _ => {}
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod broker;
 mod events;
+mod login;
 mod messages;
 mod mqtt;
 mod nats;
@@ -17,6 +18,7 @@ mod tracker;
 mod websocket;
 
 pub use broker::BrokerEndpoint;
+pub use login::LoginArguments;
 pub use stamp::{MessageStamp, STAMP_BYTES};
 pub use tracker::{Tracker, TrackerCounts};
 
@@ -27,6 +29,15 @@ use crate::target::Url;
 use events::EventStream;
 use messages::MessageFrames;
 use websocket::Frames;
+
+/// A client, as the broker sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientName {
+    /// Its client id.
+    pub id: String,
+    /// Its number among the clients of its kind, from 0.
+    pub number: usize,
+}
 
 /// The protocol of a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

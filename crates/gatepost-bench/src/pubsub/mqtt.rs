@@ -23,7 +23,12 @@ fn append(packet: &Packet<'_>, version: Version, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes);
 }
 
-pub(super) fn login(version: Version, client_id: &str, out: &mut Vec<u8>) {
+pub(super) fn login(
+    version: Version,
+    client_id: &str,
+    login: Option<(&str, Option<&str>)>,
+    out: &mut Vec<u8>,
+) {
     let connect = Connect {
         version,
         clean_start: true,
@@ -31,8 +36,8 @@ pub(super) fn login(version: Version, client_id: &str, out: &mut Vec<u8>) {
         properties: PacketProperties::EMPTY,
         client_id,
         will: None,
-        user_name: None,
-        password: None,
+        user_name: login.map(|(user, _)| user),
+        password: login.and_then(|(_, password)| password).map(str::as_bytes),
     };
     append(&Packet::Connect(connect), version, out);
 }

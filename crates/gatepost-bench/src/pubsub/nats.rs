@@ -7,6 +7,7 @@ use std::io::Write as _;
 
 use gatepost_mqtt::PacketId;
 use memchr::{memchr, memmem};
+use serde_json::json;
 
 use super::{PacketEvent, ReaderStep};
 
@@ -21,10 +22,14 @@ fn subject(topic: &str) -> String {
 
 /// The first PONG confirms the login. `Ready` and the later `Subscribed` look the same on the
 /// wire, so the conversation distinguishes them by its own state.
-pub(super) fn login(client_id: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"CONNECT {\"verbose\":false,\"pedantic\":false,\"name\":\"");
-    out.extend_from_slice(client_id.as_bytes());
-    out.extend_from_slice(b"\"}\r\nPING\r\n");
+pub(super) fn login(client_id: &str, login: Option<(&str, Option<&str>)>, out: &mut Vec<u8>) {
+    let mut connect = json!({"verbose": false, "pedantic": false, "name": client_id});
+    if let Some((user, password)) = login {
+        connect["user"] = user.into();
+        connect["pass"] = password.unwrap_or_default().into();
+    }
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "CONNECT {connect}\r\nPING\r\n");
 }
 
 pub(super) fn subscribe(topic: &str, number: PacketId, out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::view::number;
+use super::digits::number;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use super::BenchReport;
 use super::chart::{Axis, Chart, ChartLine, ChartStyle, Scale, escaped};
+use super::digits::number;
 use super::tiles::tiles;
 use super::view::{
-    self, Column, Curve, columns, curves, figure_names, growth_words, latency_names, number,
+    self, Column, Curve, columns, curves, figure_names, growth_words, latency_names,
 };
 use super::winner::winner_lines;
 use crate::latency::{Latencies, LatencySummary};

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::BenchReport;
+use super::digits::number;
 use super::view::{
-    self, Column, FigureName, columns, curves, figure_names, growth_words, latency_names, number,
+    self, Column, FigureName, columns, curves, figure_names, growth_words, latency_names,
 };
 use super::winner::winner_lines;
 

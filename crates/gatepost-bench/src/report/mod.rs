@@ -2,6 +2,7 @@
 
 mod chart;
 mod csv;
+mod digits;
 mod forms;
 mod html;
 mod markdown;
@@ -11,11 +12,11 @@ mod upgrade;
 mod view;
 mod winner;
 
+pub use digits::number;
 pub use forms::{ReportArguments, convert, write_forms};
 pub(crate) use markdown::percentile_names;
 pub use markdown::{Columns, markdown_table};
 pub use table::{print_report, print_run};
-pub use view::number;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -4,9 +4,8 @@
 use std::fmt::Write as _;
 
 use super::BenchReport;
-use super::view::{
-    self, Column, columns, curves, figure_names, growth_words, latency_names, number,
-};
+use super::digits::number;
+use super::view::{self, Column, columns, curves, figure_names, growth_words, latency_names};
 use super::winner::winner_lines;
 use crate::latency::LatencySummary;
 use crate::outcome::{Better, RunOutcome};

@@ -4,7 +4,8 @@
 //! than its error decides nothing: the next figure is asked, and then there is no winner.
 
 use super::BenchReport;
-use super::view::{Column, FigureName, figure_names, number};
+use super::digits::number;
+use super::view::{Column, FigureName, figure_names};
 use crate::outcome::Better;
 use crate::statistics::SortedSample;
 

@@ -13,7 +13,7 @@ use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome, check_co
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::{Sampler, Usage};
 use crate::progress::RunProgress;
-use crate::pubsub::BrokerEndpoint;
+use crate::pubsub::{BrokerEndpoint, LoginArguments};
 use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
 
@@ -35,6 +35,9 @@ pub struct IdleArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default, skip_serializing_if = "is_zero")]
     storms: u32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) login: LoginArguments,
 }
 
 /// Omitted without storms, so that such runs stay comparable to earlier ones.
@@ -144,6 +147,7 @@ impl Scenario for Idle {
         const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "redis"];
         let url = target.url("idle", &SCHEMES, TAKES)?;
         let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
+        let broker = broker.with_login(&self.arguments.login)?;
         let mut clients: Loop<IdleClient> = Loop::new()?;
         let mut shared = IdleTotals::new(broker, clock::now());
         let mut outcome = RunOutcome::default();

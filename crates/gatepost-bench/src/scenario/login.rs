@@ -5,7 +5,7 @@ use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::load::{ConnectionClosed, Conversation, Loop};
 use crate::progress::RunProgress;
-use crate::pubsub::{BrokerEndpoint, PacketEvent, PacketReader};
+use crate::pubsub::{BrokerEndpoint, ClientName, PacketEvent, PacketReader};
 use crate::target::RunningTarget;
 
 /// Number of connections that are opened before the open ones are processed: a server limits the
@@ -34,8 +34,9 @@ impl Logins {
         }
     }
 
-    fn client_id(&self, kind: char, number: usize) -> String {
-        format!("bench-{:x}-{kind}{number}", self.run)
+    fn client(&self, kind: char, number: usize) -> ClientName {
+        let id = format!("bench-{:x}-{kind}{number}", self.run);
+        ClientName { id, number }
     }
 
     /// Counts a client that has logged in.
@@ -77,8 +78,8 @@ impl LoginClient {
 
     /// Appends the first packet of the connection.
     pub(super) fn open(&self, logins: &Logins, outgoing: &mut Vec<u8>) {
-        let client_id = logins.client_id(self.kind, self.number);
-        logins.broker.open(&client_id, "", outgoing);
+        let client = logins.client(self.kind, self.number);
+        logins.broker.open(&client, "", outgoing);
     }
 
     /// Reads packets, and passes the client's events to `handle`. The result is that of
@@ -100,8 +101,8 @@ impl LoginClient {
             let logins = shared.logins();
             match event {
                 PacketEvent::Greeting => {
-                    let client_id = logins.client_id(*kind, *number);
-                    logins.broker.login(&client_id, outgoing);
+                    let client = logins.client(*kind, *number);
+                    logins.broker.login(&client, outgoing);
                 }
                 PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !*logged_in => {
                     *logged_in = true;

@@ -18,7 +18,7 @@ use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome, check_co
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
 use crate::progress::RunProgress;
-use crate::pubsub::BrokerEndpoint;
+use crate::pubsub::{BrokerEndpoint, LoginArguments};
 use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
 
@@ -45,6 +45,9 @@ pub struct SubscribeArguments {
     /// Subscriptions of a user that may await their acknowledgement at a time [default: all]
     #[arg(long, value_name = "N")]
     window: Option<SweepValues<u16>>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) login: LoginArguments,
 }
 
 impl Sweepable for SubscribeArguments {
@@ -112,6 +115,7 @@ impl Scenario for SubscribeBurst {
         const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "redis"];
         let url = target.url("subscribe", &SCHEMES, TAKES)?;
         let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
+        let broker = broker.with_login(&self.arguments.login)?;
         let mut burst = Burst::new(&self.arguments, broker);
         let mut users: Loop<User> = Loop::new()?;
         let mut outcome = RunOutcome::default();

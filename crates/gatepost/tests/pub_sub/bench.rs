@@ -1,5 +1,7 @@
 //! `gatepost bench` with a gateway that it starts itself: every scenario loses nothing.
 
+use super::support::{Gateway, add_user, await_some, run, text_of};
+
 /// Runs a scenario of our own bench against a gateway that it starts by its own definition; gives
 /// the first run of the result.
 fn bench(words: &str) -> serde_json::Value {
@@ -124,5 +126,45 @@ fn the_bench_finds_nothing_lost_over_a_bridge() {
             assert_none(&run, fault, peer);
         }
         assert_eq!(run["latencies"][0]["count"], 100, "{peer}");
+    }
+}
+
+#[test]
+fn clients_of_the_bench_log_in_each_by_its_own_name() {
+    let gateway = Gateway::start("rules.paths = []\nlisteners.mqtt.anonymous = \"no\"\n");
+    for number in ["0", "1"] {
+        let (name, password) = (format!("dev{number}"), format!("secret {number}"));
+        let added = add_user(&gateway, &name, &password, &[]);
+        assert!(added.status.success(), "{}", text_of(&added));
+    }
+    let file = gateway.folder.join("password").display().to_string();
+    let target = format!("mqtt5://127.0.0.1:{}", gateway.port("mqtt"));
+    let log_in = |user: &str, password: &str| {
+        std::fs::write(&file, password).expect("written");
+        let words = [
+            "bench",
+            "subscribe",
+            "--users",
+            "2",
+            "--topics",
+            "10",
+            "--quiet",
+        ];
+        let login = ["--user", user, "--password-file", &file, &target];
+        run(super::GATEPOST, &[&words[..], &login].concat(), b"")
+    };
+    let output = await_some("both users are known", || {
+        let output = log_in("dev%i", "secret %i\n");
+        output.status.success().then_some(output)
+    });
+    assert!(!text_of(&output).contains("secret"), "{}", text_of(&output));
+    for (user, password) in [("dev%i", "secret 0"), ("dev0", "secret %i")] {
+        let refused = log_in(user, password);
+        assert!(!refused.status.success());
+        assert!(
+            text_of(&refused).contains("user 1"),
+            "{}",
+            text_of(&refused)
+        );
     }
 }

@@ -11,7 +11,7 @@ use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome};
-use crate::pubsub::{MessageStamp, PacketEvent, PacketReader};
+use crate::pubsub::{ClientName, MessageStamp, PacketEvent, PacketReader};
 
 /// The time within which the publishers must be ready.
 const READY_SECONDS: u64 = 30;
@@ -79,8 +79,11 @@ struct LoadPublisher {
 }
 
 impl LoadPublisher {
-    fn client_id(&self, plan: &Plan) -> String {
-        format!("bench-{:x}-p{}", plan.run, self.number)
+    fn client(&self, plan: &Plan) -> ClientName {
+        ClientName {
+            id: format!("bench-{:x}-p{}", plan.run, self.number),
+            number: self.number.into(),
+        }
     }
 
     fn is_ready(&mut self, shared: &mut PublisherTotals<'_>) {
@@ -97,7 +100,7 @@ impl LoadPublisher {
     ) -> Result<(), String> {
         let broker = &shared.plan.publish_at;
         match event {
-            PacketEvent::Greeting => broker.login(&self.client_id(shared.plan), outgoing),
+            PacketEvent::Greeting => broker.login(&self.client(shared.plan), outgoing),
             PacketEvent::Ready | PacketEvent::Subscribed { .. } if !self.ready => {
                 self.is_ready(shared);
             }
@@ -119,7 +122,7 @@ impl Conversation<PublisherTotals<'_>> for LoadPublisher {
     fn connected(&mut self, shared: &mut PublisherTotals<'_>, outgoing: &mut Vec<u8>) {
         let plan = shared.plan;
         plan.publish_at
-            .open(&self.client_id(plan), &plan.topic(self.number), outgoing);
+            .open(&self.client(plan), &plan.topic(self.number), outgoing);
         if plan.publish_at.needs_no_login() {
             self.is_ready(shared);
         }

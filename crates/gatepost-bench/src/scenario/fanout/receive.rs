@@ -10,7 +10,7 @@ use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::load::{self, ConnectionClosed, Conversation, Loop};
-use crate::pubsub::{MessageStamp, PacketEvent, PacketReader, Tracker};
+use crate::pubsub::{ClientName, MessageStamp, PacketEvent, PacketReader, Tracker};
 
 /// Number of subscribers that connect at the same time, per thread.
 const CONNECTING_MAX: usize = 100;
@@ -199,8 +199,11 @@ impl FanoutSubscriber {
         }
     }
 
-    fn client_id(&self, plan: &Plan) -> String {
-        format!("bench-{:x}-s{}", plan.run, self.number)
+    fn client(&self, plan: &Plan) -> ClientName {
+        ClientName {
+            id: format!("bench-{:x}-s{}", plan.run, self.number),
+            number: self.number,
+        }
     }
 
     fn is_ready(&mut self, shared: &mut Receivers<'_>) {
@@ -236,7 +239,7 @@ impl FanoutSubscriber {
                 }
             }
             (PacketEvent::Greeting, SubscriberPhase::LoggingIn) => {
-                broker.login(&self.client_id(plan), outgoing);
+                broker.login(&self.client(plan), outgoing);
             }
             (
                 PacketEvent::Ready | PacketEvent::Subscribed { granted: true },
@@ -264,8 +267,7 @@ impl Conversation<Receivers<'_>> for FanoutSubscriber {
     fn connected(&mut self, shared: &mut Receivers<'_>, outgoing: &mut Vec<u8>) {
         let plan = shared.plan;
         let topic = plan.topic(self.publisher);
-        plan.subscribe_at
-            .open(&self.client_id(plan), &topic, outgoing);
+        plan.subscribe_at.open(&self.client(plan), &topic, outgoing);
     }
 
     fn received(

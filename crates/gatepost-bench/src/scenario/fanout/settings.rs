@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
-use crate::pubsub::{BrokerEndpoint, STAMP_BYTES};
+use crate::pubsub::{BrokerEndpoint, LoginArguments, STAMP_BYTES};
 use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::{Endpoint, RunningTarget, Url};
 
@@ -81,6 +81,9 @@ pub struct FanoutArguments {
     pub(super) publish: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
+    pub(crate) login: LoginArguments,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) hosts: crate::hosts::HostArguments,
 }
 
@@ -116,6 +119,9 @@ impl FanoutArguments {
     }
 
     pub(super) fn check(&self) -> Result<(), BenchError> {
+        if self.hosts.uses_agents() {
+            self.login.refuse_on_agents()?;
+        }
         check_numbers(
             (self.publishers.get(), self.subscribers.get()),
             self.rate(),
@@ -132,8 +138,11 @@ impl FanoutArguments {
             target: publish_url.to_string(),
             takes: TAKES,
         };
-        let subscribe_at = BrokerEndpoint::of(&url)?.ok_or_else(unusable)?;
-        let publish_at = BrokerEndpoint::of(&publish_url)?.ok_or_else(unusable)?;
+        let broker = |url: &Url| -> Result<BrokerEndpoint, BenchError> {
+            let broker = BrokerEndpoint::of(url)?.ok_or_else(unusable)?;
+            broker.with_login(&self.login)
+        };
+        let (subscribe_at, publish_at) = (broker(&url)?, broker(&publish_url)?);
         if self.qos > 0 && !(subscribe_at.has_qos() && publish_at.has_qos()) {
             return Err(BenchError::Settings(format!(
                 "--qos {} needs MQTT, and {publish_url} is another protocol",
