@@ -17,6 +17,7 @@ mod journal_index;
 mod metrics;
 mod nodes;
 mod ntfy;
+mod numbers;
 mod quarantine;
 mod reload;
 mod scan_output;
