@@ -90,7 +90,7 @@ fn numbers_that_no_run_can_have_are_refused() {
         (calls(&format!("--connections {TRILLION}")), "open files"),
         (calls(&format!("--in-flight {TRILLION}")), "from 1 to"),
         (calls("--rate 1e300"), "at most"),
-        (calls("--rate -1"), "--rate"),
+        (calls("--rate=-1"), "above 0"),
         (scan("--limit 0"), "above 0"),
         (scan(&format!("--concurrency {TRILLION}")), "from 1 to"),
         (scan("--runs 0"), "from 1 to"),
