@@ -162,7 +162,7 @@ fn clients_of_the_bench_log_in_each_by_its_own_name() {
         let refused = log_in(user, password);
         assert!(!refused.status.success());
         assert!(
-            text_of(&refused).contains("user 1"),
+            text_of(&refused).contains("Reason(134), with 1 users"),
             "{}",
             text_of(&refused)
         );
