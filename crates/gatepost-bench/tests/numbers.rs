@@ -97,7 +97,7 @@ fn numbers_that_no_run_can_have_are_refused() {
         ("call --calls 0 true".to_owned(), "from 1 to"),
         (format!("call --calls 1,{LARGEST} true"), "from 1 to"),
         (format!("compare -w {TRILLION} none"), "from 1 to"),
-        (format!("compare -C 0 none"), "from 1 to"),
+        ("compare -C 0 none".to_owned(), "from 1 to"),
         ("trend --ratios --fall nan none".to_owned(), "from 0 to 100"),
     ] {
         let text = refusal(&arguments);

@@ -134,7 +134,7 @@ impl PathAccess {
 
 /// All rules of the settings.
 #[derive(Debug)]
-pub(crate) struct AccessTable(Vec<TableRow>);
+pub(crate) struct ReaderTable(Vec<TableRow>);
 
 #[derive(Debug)]
 struct TableRow {
@@ -143,7 +143,7 @@ struct TableRow {
     readers: Readers,
 }
 
-impl AccessTable {
+impl ReaderTable {
     pub(crate) fn new(settings: &BTreeMap<SitePath, Readers>) -> Self {
         let rows = settings.iter().map(|(path, readers)| TableRow {
             path: path.0.trim_end_matches('/').to_owned(),
@@ -228,15 +228,15 @@ fn page_name(path: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn table(rows: &[(&str, Readers)]) -> AccessTable {
+    fn table(rows: &[(&str, Readers)]) -> ReaderTable {
         let rows = rows.iter().map(|(path, readers)| {
             let path = SitePath::try_from((*path).to_owned()).expect("a path");
             (path, readers.clone())
         });
-        AccessTable::new(&rows.collect())
+        ReaderTable::new(&rows.collect())
     }
 
-    fn readers(table: &AccessTable, path: &str) -> Vec<Readers> {
+    fn readers(table: &ReaderTable, path: &str) -> Vec<Readers> {
         let access = table.of(&[path.to_owned()]);
         access
             .rules()

@@ -24,8 +24,8 @@ pub struct PagesSettings {
     /// are served unchanged; `{ path = "app", templates = true }` makes them pages.
     pub mounts: BTreeMap<String, MountedFolder>,
     /// The visitors who may read a path and everything below it: `"/office" = "login"` for all
-    /// users, `["anna"]` for these, `"rules"` for those with the right to subscribe to `$pages/office`,
-    /// `"everyone"` for an exception. All other paths are public.
+    /// users, `["anna"]` for these, `"rules"` for those with the right to subscribe to
+    /// `$pages/office`, `"everyone"` for an exception. All other paths are public.
     pub access: BTreeMap<SitePath, Readers>,
     /// Whether a folder without an index shows a listing; `/` of `pages.path` shows the dashboard.
     pub listings: bool,

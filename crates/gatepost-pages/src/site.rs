@@ -25,7 +25,7 @@ use crate::listing;
 use crate::memory_file::MemoryFiles;
 use crate::mime::is_compressible;
 use crate::page::{CompiledPage, PageSegments};
-use crate::readers::{AccessTable, PathAccess};
+use crate::readers::{PathAccess, ReaderTable};
 use crate::resolve::{FileStamp, LocatedContent, Root};
 use crate::settings::{PagesSettings, Recheck};
 use crate::template::{self, TemplateNode};
@@ -37,7 +37,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 pub struct Site {
     /// The longest prefix first; the last one is empty.
     roots: Vec<(String, Arc<Root>)>,
-    access: AccessTable,
+    access: ReaderTable,
     /// Whether it is the site of hosts without one of their own.
     is_default: bool,
     values: Arc<dyn ValueSource>,
@@ -74,7 +74,7 @@ impl Site {
         roots.push((String::new(), root(path, true)));
         Self {
             roots,
-            access: AccessTable::new(&settings.access),
+            access: ReaderTable::new(&settings.access),
             is_default: path == settings.path,
             values: Arc::clone(values),
             settings: Arc::clone(settings),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::foreign_hash::{self, HashKind};
+use crate::foreign_hash::{self, PasswordHashKind};
 use crate::scram::hmac_sha256;
 
 /// The kinds of hashes that the users have.
@@ -22,7 +22,7 @@ pub(crate) struct DecoyHashes {
 
 impl DecoyHashes {
     pub(crate) fn of<'a>(hashes: impl Iterator<Item = &'a Arc<str>>) -> Self {
-        let mut by_kind: BTreeMap<HashKind, (Arc<str>, u64)> = BTreeMap::new();
+        let mut by_kind: BTreeMap<PasswordHashKind, (Arc<str>, u64)> = BTreeMap::new();
         let mut users = 0;
         for hash in hashes {
             users += 1;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     /// The number of names, of a thousand, that get each kind; ours is `None`.
-    fn counts(hashes: &[Arc<str>]) -> BTreeMap<Option<HashKind>, usize> {
+    fn counts(hashes: &[Arc<str>]) -> BTreeMap<Option<PasswordHashKind>, usize> {
         let decoys = DecoyHashes::of(hashes.iter());
         let mut counts = BTreeMap::new();
         for number in 0..1_000 {
@@ -92,8 +92,11 @@ mod tests {
 
     #[test]
     fn unknown_names_have_the_kinds_of_the_users_in_their_proportion() {
-        let (few, many) = (HashKind::Bcrypt { cost: 4 }, HashKind::Bcrypt { cost: 10 });
-        let slow = HashKind::Pbkdf2 { iterations: 101 };
+        let (few, many) = (
+            PasswordHashKind::Bcrypt { cost: 4 },
+            PasswordHashKind::Bcrypt { cost: 10 },
+        );
+        let slow = PasswordHashKind::Pbkdf2 { iterations: 101 };
         let hashes = [
             own(),
             bcrypt(4, 'a'),
@@ -115,7 +118,7 @@ mod tests {
     fn without_imported_users_the_kind_is_ours_and_without_others_it_is_theirs() {
         assert_eq!(counts(&[]), BTreeMap::from([(None, 1_000)]));
         assert_eq!(counts(&[own(), own()]), BTreeMap::from([(None, 1_000)]));
-        let kind = HashKind::Bcrypt { cost: 10 };
+        let kind = PasswordHashKind::Bcrypt { cost: 10 };
         let all = BTreeMap::from([(Some(kind), 1_000)]);
         assert_eq!(counts(&[bcrypt(10, 'a'), bcrypt(10, 'b')]), all);
     }

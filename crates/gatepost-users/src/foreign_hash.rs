@@ -23,9 +23,9 @@ const BCRYPT_BYTES: usize = 60;
 /// Passwords are cut here by bcrypt; its other implementations cut them silently.
 const BCRYPT_PASSWORD_BYTES_MAX: usize = 72;
 
-/// What decides how long a check against such a hash takes.
+/// The algorithm and cost, which decide how long a check against such a hash takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum HashKind {
+pub(crate) enum PasswordHashKind {
     Pbkdf2 { iterations: u32 },
     Sha512,
     Bcrypt { cost: u32 },
@@ -80,11 +80,11 @@ impl<'a> ForeignHash<'a> {
         }
     }
 
-    const fn kind(&self) -> HashKind {
+    const fn kind(&self) -> PasswordHashKind {
         match *self {
-            Self::Pbkdf2 { iterations, .. } => HashKind::Pbkdf2 { iterations },
-            Self::Sha512 { .. } => HashKind::Sha512,
-            Self::Bcrypt { cost, .. } => HashKind::Bcrypt { cost },
+            Self::Pbkdf2 { iterations, .. } => PasswordHashKind::Pbkdf2 { iterations },
+            Self::Sha512 { .. } => PasswordHashKind::Sha512,
+            Self::Bcrypt { cost, .. } => PasswordHashKind::Bcrypt { cost },
         }
     }
 
@@ -119,7 +119,7 @@ pub fn is_known(hash: &str) -> bool {
 }
 
 /// The kind of such a hash; `None` for any other hash.
-pub(crate) fn kind(hash: &str) -> Option<HashKind> {
+pub(crate) fn kind(hash: &str) -> Option<PasswordHashKind> {
     ForeignHash::parse(hash).map(|hash| hash.kind())
 }
 

@@ -66,7 +66,7 @@ pub use settings::{
     AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings, LoginSessionSettings,
 };
 pub use users::{
-    AccessRuleSummary, DepartedUsers, ScramLogin, ScramStep, TokenSummary, UserSummary, Users,
+    AccessRuleSummary, RemovedUsers, ScramLogin, ScramStep, TokenSummary, UserSummary, Users,
 };
 
 /// Longer passwords are refused before they are hashed.

@@ -186,7 +186,7 @@ fn start_receivers(
         thread.spawn(move || Receivers::run(&plan, &stage, worker, workers))
     };
     let started: io::Result<_> = (0..workers).map(start).collect();
-    // Otherwise those that were started would receive for ever.
+    // Otherwise those that were started would never end.
     started.inspect_err(|_| stage.stop()).map_err(Into::into)
 }
 

@@ -321,7 +321,7 @@ mod tests {
         let begun = 7 * clock::SECOND;
         let mut last = LastTimes::begin(begun);
         assert!(!last.needs_ping(begun + PING_AFTER - 1) && !last.is_lost(begun + PING_AFTER));
-        // A conductor hears its agents all the time, and sends nothing while they measure.
+        // A conductor receives messages all the time, and sends none while they measure.
         last.received = begun + PING_AFTER;
         assert!(last.needs_ping(begun + PING_AFTER));
         last.ping = Some(begun + PING_AFTER);

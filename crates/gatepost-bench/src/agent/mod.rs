@@ -13,8 +13,8 @@
 //!
 //! Invariants: a one-way latency is shown only if the clock offset is known more precisely than
 //! the latency itself. An agent that fails is named in the report and its share is reported as
-//! missing; no figure is scaled up to hide the gap. An agent that loses the broker abandons its run,
-//! because the conductor has lost it too, and joins again.
+//! missing; no figure is scaled up to hide the gap. An agent that loses the broker abandons its
+//! run, because the conductor has lost it too, and joins again.
 
 mod agent_loop;
 mod backoff;

@@ -1,11 +1,11 @@
 //! [`Users`]: the handle that listeners hold to authenticate peers.
 
 mod browser_sessions;
-mod departed;
 mod following;
 mod import;
 mod manage;
 mod pepper;
+mod removed;
 mod scram_login;
 
 use std::sync::Arc;
@@ -35,8 +35,8 @@ use crate::{
     PASSWORD_BYTES_MAX, PeerAccount, Secret, UsersError, password, token,
 };
 
-pub use departed::DepartedUsers;
 pub use manage::{AccessRuleSummary, TokenSummary, UserSummary};
+pub use removed::RemovedUsers;
 pub use scram_login::{ScramLogin, ScramStep};
 
 /// Logins of peers on this machine that may be delayed at the same time; further ones are refused.

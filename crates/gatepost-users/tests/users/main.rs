@@ -3,10 +3,10 @@
 
 mod changes;
 mod credentials;
-mod departed;
 mod grants;
 mod issuers;
 mod kept;
+mod removed;
 mod scram;
 mod shared;
 mod tokens;

@@ -2,7 +2,6 @@
 
 pub(crate) mod backbone;
 mod binding;
-mod departed_users;
 mod encryption;
 mod error;
 mod host;
@@ -18,6 +17,7 @@ mod other_nodes;
 mod passed_sockets;
 mod privileges;
 mod reload;
+mod removed_users;
 mod rules;
 mod sandbox;
 mod services;
@@ -142,7 +142,7 @@ async fn serve(
         in_flight: InFlight::new(&config.in_flight),
     };
     // A client of a later user must not find the session of the earlier one.
-    services.left_data().remove().await;
+    services.removed_user_data().remove().await;
     let users = &services.users;
     let listening = OpenListeners::open(
         &config,

@@ -31,12 +31,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::backbone;
-use super::departed_users::LeftData;
 use super::error::StartError;
 use super::host;
 use super::memory;
 use super::other_nodes::{self, BackboneNodes};
 use super::reload::Reloader;
+use super::removed_users::RemovedUserData;
 use super::rules::{self, RuleProblems};
 use super::store;
 use crate::config::{Config, ConfigSource, Layers, in_force};
@@ -195,9 +195,9 @@ impl Services {
         }
     }
 
-    /// Where removed users may have left something.
-    pub(super) fn left_data(&self) -> LeftData {
-        LeftData {
+    /// The parts of the server in which removed users may have left data.
+    pub(super) fn removed_user_data(&self) -> RemovedUserData {
+        RemovedUserData {
             broker: self.broker.clone(),
             sinks: self.sinks.clone(),
             users: self.users.clone(),
@@ -212,7 +212,7 @@ impl Services {
         gatepost_tasks::spawn(mqtt::follow_users(broker.clone(), users.clone()));
         publish_refusals(broker, users.clone());
         gatepost_tasks::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
-        gatepost_tasks::spawn(self.left_data().follow());
+        gatepost_tasks::spawn(self.removed_user_data().follow());
         gatepost_tasks::spawn(forget_senders(self.gateway.clone(), users.clone()));
         let gateway = self.gateway.clone();
         gatepost_tasks::spawn(async move { gateway.follow_senders().await });

@@ -1,7 +1,7 @@
 //! Logins, the rights of users, and the effect of changes on open connections.
 
-mod departed;
 mod enhanced_authentication;
+mod removed;
 
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::Qos;

@@ -1,14 +1,13 @@
 //! UnifiedPush's gateway for Matrix, at the path that Matrix prescribes.
 //!
-//! A Matrix homeserver sends notifications to a *push gateway* (Matrix, Push Gateway API), and names
-//! the phone by a push key, which is the application's endpoint of UnifiedPush: a topic of this
-//! server. The whole notification is published there, as other application servers do it directly.
-//! An application asks by GET whether the server that issued its endpoint has a gateway.
+//! A Matrix homeserver sends notifications to a *push gateway* (Matrix, Push Gateway API). The
+//! phone's push key is its application's endpoint of UnifiedPush: a topic of this server. The whole
+//! notification is published there, as other application servers do it directly. An application
+//! asks by GET whether the server that issued its endpoint has a gateway.
 //!
-//! A push key that is *rejected* is removed by the homeserver for ever, so only what can never be an
-//! endpoint is rejected. An endpoint of another server, such as this one behind a proxy that changes
-//! the host, and a topic that strangers may not publish to are errors, after which the homeserver
-//! tries again.
+//! A homeserver never uses a push key again that is *rejected*, so only what can never be an
+//! endpoint is rejected. An endpoint of another host, which a proxy may have changed, and a topic
+//! that strangers may not publish to are errors, after which the homeserver tries again.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is found of users that were removed, by this process or by another one.
+//! Users that were removed, by this process or by another one.
 
 use super::*;
 
@@ -8,10 +8,10 @@ async fn add(users: &Users, name: &str) {
 }
 
 /// The names of the removed users, of which everything is then removed.
-async fn departed(users: &Users) -> Vec<String> {
-    let departed = users.departed().expect("read");
-    let names = departed.names().map(str::to_owned).collect();
-    users.confirm_departed(departed).await.expect("confirmed");
+async fn removed(users: &Users) -> Vec<String> {
+    let removed = users.removed().expect("read");
+    let names = removed.names().map(str::to_owned).collect();
+    users.confirm_removed(removed).await.expect("confirmed");
     names
 }
 
@@ -21,36 +21,36 @@ async fn a_removed_user_is_found_until_what_it_left_is_removed() {
     let users = Users::open(store.clone(), &settings()).expect("users");
     add(&users, "Anna").await;
     add(&users, "otto").await;
-    assert!(departed(&users).await.is_empty());
+    assert!(removed(&users).await.is_empty());
     // A command, while no server runs.
     let command = Users::open(store.clone(), &settings()).expect("users");
     command.remove("Anna").await.expect("removed");
     let users = Users::open(store, &settings()).expect("users");
-    let found = users.departed().expect("read");
+    let found = users.removed().expect("read");
     assert!(found.includes("anna") && !found.includes("otto"));
-    assert_eq!(departed(&users).await, ["Anna"], "not confirmed before");
-    assert!(departed(&users).await.is_empty());
+    assert_eq!(removed(&users).await, ["Anna"], "not confirmed before");
+    assert!(removed(&users).await.is_empty());
 }
 
 #[tokio::test]
 async fn a_later_user_of_the_name_is_another_one() {
     let users = users();
     add(&users, "anna").await;
-    assert!(departed(&users).await.is_empty());
+    assert!(removed(&users).await.is_empty());
     users.remove("anna").await.expect("removed");
     add(&users, "anna").await;
-    assert_eq!(departed(&users).await, ["anna"]);
-    assert!(departed(&users).await.is_empty());
+    assert_eq!(removed(&users).await, ["anna"]);
+    assert!(removed(&users).await.is_empty());
 }
 
 #[tokio::test]
 async fn a_changed_user_remains_the_same() {
     let users = users();
     add(&users, "anna").await;
-    assert!(departed(&users).await.is_empty());
+    assert!(removed(&users).await.is_empty());
     let changed = users.set_password("anna", "another secret".into());
     changed.await.expect("changed");
     let changed = users.set_standing("anna", Some(true), Some(true));
     changed.await.expect("changed");
-    assert!(departed(&users).await.is_empty());
+    assert!(removed(&users).await.is_empty());
 }

@@ -4,13 +4,13 @@ use super::*;
 
 /// Ends the sessions of removed users, as the server does after each change of users.
 fn end_sessions(server: &Server) -> usize {
-    let departed = server.users.departed().expect("read");
-    let is_removed = |user: &str| departed.includes(user);
+    let removed = server.users.removed().expect("read");
+    let is_removed = |user: &str| removed.includes(user);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.expect("a runtime");
     let ended = runtime.block_on(server.broker.end_sessions_of_users(is_removed));
     let ended = ended.expect("durable");
-    server.change(server.users.confirm_departed(departed));
+    server.change(server.users.confirm_removed(removed));
     ended
 }
 

@@ -15,14 +15,14 @@ use crate::record::{self, SeenRecord};
 
 /// The users that were removed since the server has last looked.
 #[derive(Default)]
-pub struct DepartedUsers {
+pub struct RemovedUsers {
     /// By folded name, as they were written.
     names: BTreeMap<String, String>,
-    /// What makes the present users those that the server has seen.
+    /// The changes after which the present users are those that the server has seen.
     changes: Vec<StoreChange>,
 }
 
-impl DepartedUsers {
+impl RemovedUsers {
     /// The names, as they were written.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.values().map(String::as_str)
@@ -40,12 +40,12 @@ impl DepartedUsers {
 }
 
 impl Users {
-    /// The users that were removed since [`Users::confirm_departed`], also those whose name a later
+    /// The users that were removed since [`Users::confirm_removed`], also those whose name a later
     /// user has. None while the users of a cluster are not known yet.
-    pub fn departed(&self) -> Result<DepartedUsers, UsersError> {
-        let mut departed = DepartedUsers::default();
+    pub fn removed(&self) -> Result<RemovedUsers, UsersError> {
+        let mut removed = RemovedUsers::default();
         if !self.are_known() {
-            return Ok(departed);
+            return Ok(removed);
         }
         let store = &self.shared.store;
         let snapshot = self.shared.live.load_full();
@@ -67,11 +67,11 @@ impl Users {
                 incarnation: user.incarnation,
             };
             let change = record::put(record::SEEN_USER, folded.clone().into_bytes(), &now);
-            departed.changes.push(change);
+            removed.changes.push(change);
             // An earlier version knows no incarnations, and removes them from what it writes.
             let is_other = |earlier: &SeenRecord| earlier.incarnation != 0 && now.incarnation != 0;
             if let Some(earlier) = earlier.filter(is_other) {
-                departed.names.insert(folded, earlier.name);
+                removed.names.insert(folded, earlier.name);
             }
         }
         for (folded, earlier) in seen {
@@ -79,17 +79,17 @@ impl Users {
             // users in memory, is for the next look.
             if !self.is_stored(&earlier.name)? {
                 let change = record::delete(record::SEEN_USER, folded.clone().into_bytes());
-                departed.changes.push(change);
-                departed.names.insert(folded, earlier.name);
+                removed.changes.push(change);
+                removed.names.insert(folded, earlier.name);
             }
         }
-        Ok(departed)
+        Ok(removed)
     }
 
     /// States that what these users left is removed: they are not found again.
-    pub async fn confirm_departed(&self, departed: DepartedUsers) -> Result<(), UsersError> {
-        if !departed.changes.is_empty() {
-            let stored = self.shared.store.submit(departed.changes)?;
+    pub async fn confirm_removed(&self, removed: RemovedUsers) -> Result<(), UsersError> {
+        if !removed.changes.is_empty() {
+            let stored = self.shared.store.submit(removed.changes)?;
             stored.committed().await?;
         }
         Ok(())
