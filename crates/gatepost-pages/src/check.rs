@@ -1,4 +1,5 @@
-//! The errors of all pages that can be found without a request, for `gatepost check`.
+//! Mistakes in pages and in the settings of paths that can be found without a request, for
+//! `gatepost check`.
 
 use std::fs;
 use std::path::Path;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 
 use crate::engine::{PageLimits, check};
 use crate::error::TemplateError;
+use crate::readers::SitePath;
 use crate::resolve::{Root, has_html_extension};
 use crate::settings::PagesSettings;
 
@@ -44,6 +46,34 @@ pub fn errors_of_pages(settings: &PagesSettings) -> Vec<TemplateError> {
         }
     }
     errors
+}
+
+/// The paths of `pages.access` that lead to nothing on any host: a misspelt one restricts no page.
+pub fn paths_without_content(settings: &PagesSettings) -> Vec<&SitePath> {
+    let paths = settings.access.keys();
+    paths.filter(|path| !has_content(settings, path)).collect()
+}
+
+fn has_content(settings: &PagesSettings, path: &SitePath) -> bool {
+    let path = path.as_str().trim_end_matches('/');
+    let is_below = |path: &str, folder: &str| {
+        let below = path.strip_prefix(folder.trim_end_matches('/'));
+        below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    };
+    let mut mounts = settings.mounts.iter();
+    let is_mounted = mounts.any(|(mount, mounted)| {
+        is_below(mount, path)
+            || is_below(path, mount)
+                && exists(&mounted.path, &path[mount.trim_end_matches('/').len()..])
+    });
+    let mut folders = std::iter::once(&settings.path).chain(settings.hosts.values());
+    is_mounted || folders.any(|folder| exists(folder, path))
+}
+
+/// Whether a folder contains a file, a folder or a page with this path, which begins with a slash.
+fn exists(folder: &Path, path: &str) -> bool {
+    let below = path.trim_start_matches('/');
+    folder.join(below).exists() || folder.join(format!("{below}.html")).exists()
 }
 
 /// The names of the pages below a folder, and of the parts that pages include.

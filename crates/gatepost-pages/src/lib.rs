@@ -36,7 +36,7 @@ mod values;
 mod workers;
 
 pub use access_log::AccessLog;
-pub use check::errors_of_pages;
+pub use check::{errors_of_pages, paths_without_content};
 pub use encoding::Encoding;
 pub use entry::{CachedPath, OpenedFile, PathContent};
 pub use error::{RenderError, TemplateError};

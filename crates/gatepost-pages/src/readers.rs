@@ -101,6 +101,13 @@ impl TryFrom<String> for SitePath {
     }
 }
 
+impl SitePath {
+    /// The path as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<SitePath> for String {
     fn from(path: SitePath) -> Self {
         path.0

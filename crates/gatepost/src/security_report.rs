@@ -44,6 +44,7 @@ pub(crate) fn report(config: &Config, has_users: Option<bool>) -> Vec<Finding> {
     }
     findings.accounts(config, has_users);
     findings.limits(config);
+    findings.pages(config);
     findings.process(config);
     findings.files(config);
     findings.0
@@ -125,6 +126,16 @@ impl Findings {
                  TCP client counts as local: add a user, or use Unix sockets"
                     .to_owned(),
             );
+        }
+    }
+
+    fn pages(&mut self, config: &Config) {
+        for path in gatepost_pages::paths_without_content(&config.pages) {
+            let path = path.as_str();
+            self.warn(format!(
+                "pages.access.\"{path}\": there is no such file or folder on any host, so nothing \
+                 is kept for users by it"
+            ));
         }
     }
 
@@ -302,8 +313,11 @@ mod tests {
         std::fs::set_permissions(data.join("gatepost.db"), open(0o644)).expect("set");
         std::fs::write(&config.access_log.path, "").expect("a file");
         std::fs::set_permissions(&config.access_log.path, open(0o664)).expect("set");
+        let path = "/misspelt".to_owned().try_into().expect("a path");
+        config.pages.access = [(path, gatepost_pages::Readers::Login)].into();
         let warnings = warnings(&config);
         for part in [
+            "pages.access.\"/misspelt\": there is no such file",
             "access.log has mode 0664, so others can reach it: chmod 0640",
             "listeners.smtp.open_to_world",
             "listeners.mqtt.anonymous",
@@ -320,6 +334,6 @@ mod tests {
                 "{part}: {warnings:#?}"
             );
         }
-        assert_eq!(warnings.len(), 10, "{warnings:#?}");
+        assert_eq!(warnings.len(), 11, "{warnings:#?}");
     }
 }

@@ -128,7 +128,7 @@ fn lines_of_columns(columns: &[Column<'_>], names: &[FigureName]) -> String {
     text
 }
 
-/// The percentiles out of those of [`LatencySummary`] for which tables have a line.
+/// The percentiles out of those of `LatencySummary` for which tables have a line.
 const PERCENTILES: [&str; 4] = ["p50", "p99", "p99.9", "max"];
 
 /// The percentiles of latencies that tables can show.

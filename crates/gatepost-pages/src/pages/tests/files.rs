@@ -1,6 +1,7 @@
 //! Files and folders: of hosts and mounts, and compressed ones beside their original.
 
 use super::*;
+use crate::readers::{Readers, SitePath};
 
 #[test]
 fn hosts_and_mounts_have_folders_of_their_own() {
@@ -190,4 +191,44 @@ fn a_mount_has_files_and_no_templates_unless_it_is_to_have_them() {
         }
         assert_eq!(kind(&format!("{templates}/_static/a.css")), None);
     }
+}
+
+#[test]
+fn a_path_with_readers_of_its_own_at_which_there_is_nothing_is_a_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for file in [
+        "main/office/a.html",
+        "main/notes.html",
+        "other/wiki",
+        "manual/part/b",
+    ] {
+        let path = folder.path().join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, "").expect("a file");
+    }
+    let found = [
+        "/",
+        "/office",
+        "/office/a",
+        "/notes",
+        "/notes.html",
+        "/wiki",
+    ];
+    let mounted = ["/docs", "/docs/manual", "/docs/manual/part/b"];
+    let missing = ["/docs/man", "/docs/manual/c", "/ofice", "/wiki/a"];
+    let paths = found.into_iter().chain(mounted).chain(missing);
+    let path = |path: &str| SitePath::try_from(path.to_owned()).expect("a path");
+    let settings = PagesSettings {
+        path: folder.path().join("main"),
+        hosts: [("other.example".to_owned(), folder.path().join("other"))].into(),
+        mounts: [(
+            "/docs/manual".to_owned(),
+            folder.path().join("manual").into(),
+        )]
+        .into(),
+        access: paths.map(|name| (path(name), Readers::Login)).collect(),
+        ..PagesSettings::default()
+    };
+    let without = crate::paths_without_content(&settings);
+    assert_eq!(without, missing.map(path).iter().collect::<Vec<_>>());
 }
