@@ -132,11 +132,10 @@ fn duplicates_are_counted() {
 
 #[test]
 fn a_rate_above_the_generators_limit_does_not_lengthen_the_run() {
-    let words = "bench fanout --publishers 1 --subscribers 1 --rate 100000000 --size 100 \
-                 --seconds 0.3 --warm-up 0 --drain 0.1";
+    let words = "bench fanout --publishers 1 --subscribers 1 --rate 10000000 --size 100 \
+                 --seconds 1 --warm-up 0 --drain 0.1";
     let begun = Instant::now();
     let outcome = fanout_with(Faults::default(), words);
-    // 30 million messages would take a hundred times as long.
     assert!(begun.elapsed() < Duration::from_mins(1));
     let says_so = |warning: &String| warning.contains("the generator could not send");
     assert!(outcome.warnings.iter().any(says_so), "{outcome:?}");

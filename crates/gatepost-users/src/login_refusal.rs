@@ -27,7 +27,8 @@ pub enum LoginRefusal {
         /// The time after which another attempt is accepted.
         retry_after: Duration,
     },
-    /// The queue of password checks is full.
+    /// The queue of password checks is full, or the sessions of an earlier user of the name are
+    /// being removed.
     #[error("too many logins at once")]
     Busy,
     /// The peer violated the mechanism's syntax (SCRAM, Basic).

@@ -118,11 +118,16 @@ fn users_created_beside_a_running_server_apply_at_once() {
 fn a_later_user_of_the_same_name_finds_no_session_of_the_removed_one() {
     let gateway = Gateway::start("rules.paths = []\n");
     let port = gateway.port("mqtt");
+    let logs_in = |password: &str| {
+        let login = ["-t", "a", "-u", "anna", "-P", password];
+        publish(&gateway, &login).status.success()
+    };
     let await_login = |password: &str| {
-        await_some("the user is known", || {
-            let login = ["-t", "a", "-u", "anna", "-P", password];
-            publish(&gateway, &login).status.success().then_some(())
+        // Until the server knows a user, it ignores passwords.
+        await_some("a wrong password is refused", || {
+            (!logs_in("wrong")).then_some(())
         });
+        await_some("the user is known", || logs_in(password).then_some(()));
     };
     let subscribe = |password: &str, further: &[&str]| {
         let session = ["-p", &port, "-i", "kept", "-c", "-q", "1", "-t", "a"];

@@ -7,6 +7,7 @@ mod manage;
 mod pepper;
 mod removed;
 mod scram_login;
+mod token_login;
 
 use std::sync::Arc;
 
@@ -73,6 +74,8 @@ pub(crate) struct UsersCore {
     local_accounts: LocalAccounts,
     login_sessions: LoginSessions,
     pepper: ArcSwap<[u8; 32]>,
+    /// The users whose sessions may exist here.
+    seen: ArcSwap<removed::SeenUsers>,
 }
 
 impl Users {
@@ -99,6 +102,7 @@ impl Users {
         let users = Self {
             shared: Arc::new(UsersCore {
                 pepper: ArcSwap::from_pointee(pepper::of(&store)?),
+                seen: ArcSwap::from_pointee(removed::seen_users(&store)?),
                 live,
                 loaded: Mutex::default(),
                 changing: tokio::sync::Mutex::default(),
@@ -138,7 +142,7 @@ impl Users {
             Credentials::Bearer(token) => self.by_token(&token, None, origin),
             Credentials::Certificate { user } => self.by_certificate(&user, origin),
         };
-        let outcome = outcome.and_then(|identity| self.unless_banned(identity));
+        let outcome = outcome.and_then(|identity| self.unless_refused(identity));
         if let Err(denied) = &outcome {
             // The name is not logged, because users sometimes type their password into the wrong
             // field.
@@ -150,13 +154,19 @@ impl Users {
         outcome
     }
 
-    /// Refuses a user that an operator has banned, in whatever way it logged in.
-    fn unless_banned(&self, identity: Identity) -> Result<Identity, LoginRefusal> {
-        let bans = self.shared.live.bans.users();
-        match identity.user().and_then(|name| bans.remaining(name)) {
-            Some(retry_after) => Err(LoginRefusal::Banned { retry_after }),
-            None => Ok(identity),
+    /// Refuses a user that an operator has banned, in whatever way it logged in, and one whose
+    /// sessions could still be those of an earlier user of the name.
+    fn unless_refused(&self, identity: Identity) -> Result<Identity, LoginRefusal> {
+        let Some(name) = identity.user() else {
+            return Ok(identity);
+        };
+        if let Some(retry_after) = self.shared.live.bans.users().remaining(name) {
+            return Err(LoginRefusal::Banned { retry_after });
         }
+        if self.has_predecessor(name) {
+            return Err(LoginRefusal::Busy);
+        }
+        Ok(identity)
     }
 
     /// Begins a login by SCRAM-SHA-256 (RFC 7677).
@@ -366,72 +376,6 @@ impl Users {
         }
         let basis = LoginBasis::User(user.epoch);
         Ok(self.identity(Some(user.name.clone()), origin, basis, None))
-    }
-
-    /// `name` is the user name that accompanied the token, if the protocol has one.
-    fn by_token(
-        &self,
-        secret: &Secret,
-        name: Option<&str>,
-        origin: &LoginOrigin,
-    ) -> Result<Identity, LoginRefusal> {
-        let source = origin.source();
-        // A token cannot be guessed, so on this machine a program with a wrong one delays no other.
-        if !source.is_local {
-            self.may_try(source, None)?;
-        }
-        let outcome = if secret.expose().starts_with(token::PREFIX) {
-            self.by_own_token(secret, name, origin)
-        } else {
-            self.by_jwt(secret, origin)
-        };
-        if matches!(outcome, Err(LoginRefusal::Credentials)) && !source.is_local {
-            self.shared.failure_limits.failed(source, None);
-        }
-        outcome
-    }
-
-    fn by_own_token(
-        &self,
-        secret: &Secret,
-        name: Option<&str>,
-        origin: &LoginOrigin,
-    ) -> Result<Identity, LoginRefusal> {
-        let hash = token::hash(secret);
-        let token = self.shared.live.load().tokens.get(&hash).cloned();
-        let token = token.ok_or(LoginRefusal::Credentials)?;
-        if name.is_some_and(|name| !name.is_empty() && fold(name) != fold(&token.user)) {
-            return Err(LoginRefusal::Credentials);
-        }
-        let expires = token.expires;
-        let identity = self.identity(
-            Some(token.user.clone()),
-            origin,
-            LoginBasis::Token(hash),
-            expires,
-        );
-        if identity.is_revoked() {
-            return Err(LoginRefusal::Credentials);
-        }
-        Ok(identity)
-    }
-
-    fn by_jwt(&self, secret: &Secret, origin: &LoginOrigin) -> Result<Identity, LoginRefusal> {
-        let vouched = self.shared.issuers.load().verify(secret)?;
-        // Letter case does not distinguish users: rules and topics see one spelling of the name.
-        let name: Arc<str> = match self.user(&vouched.user) {
-            Some(known) => Arc::clone(&known.name),
-            // Neither a user record nor a claim grants anything.
-            None if vouched.scope.is_none() => return Err(LoginRefusal::Credentials),
-            None => fold(&vouched.user).into(),
-        };
-        let (scope, expires) = (vouched.scope, vouched.expires);
-        let basis = LoginBasis::Issuer { scope, expires };
-        let identity = self.identity(Some(name), origin, basis, Some(expires));
-        if identity.is_revoked() {
-            return Err(LoginRefusal::Disabled);
-        }
-        Ok(identity)
     }
 
     pub(crate) fn user(&self, name: &str) -> Option<Arc<KnownUser>> {

@@ -3,10 +3,14 @@
 //! The removal may be made by a command while no server runs, or by another server of the cluster,
 //! and a later user may have the name before this server looks. So the server remembers which users
 //! it has seen. A name that only an issuer of tokens knows is never among them.
+//!
+//! Invariant: until what a removed user left is removed, no later user of the name can log in,
+//! since the first connection would be given the sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use gatepost_store::StoreChange;
+use gatepost_store::{Store, StoreChange};
 
 use super::Users;
 use crate::UsersError;
@@ -20,7 +24,11 @@ pub struct RemovedUsers {
     names: BTreeMap<String, String>,
     /// The changes after which the present users are those that the server has seen.
     changes: Vec<StoreChange>,
+    seen: SeenUsers,
 }
+
+/// The incarnations of the users that the server has seen, by folded name.
+pub(super) type SeenUsers = HashMap<String, u64>;
 
 impl RemovedUsers {
     /// The names, as they were written.
@@ -49,15 +57,10 @@ impl Users {
         }
         let store = &self.shared.store;
         let snapshot = self.shared.live.load_full();
-        let mut seen = BTreeMap::new();
-        for (key, value) in store.records(record::SEEN_USER, b"")? {
-            let value: Option<SeenRecord> = serde_json::from_slice(&value).ok();
-            if let (Ok(folded), Some(value)) = (String::from_utf8(key.to_vec()), value) {
-                seen.insert(folded, value);
-            }
-        }
+        let mut seen = seen_records(store)?;
         for user in snapshot.users() {
             let folded = fold(&user.name);
+            removed.seen.insert(folded.clone(), user.incarnation);
             let earlier = seen.remove(&folded);
             if earlier.as_ref().map(|earlier| earlier.incarnation) == Some(user.incarnation) {
                 continue;
@@ -68,8 +71,7 @@ impl Users {
             };
             let change = record::put(record::SEEN_USER, folded.clone().into_bytes(), &now);
             removed.changes.push(change);
-            // An earlier version knows no incarnations, and removes them from what it writes.
-            let is_other = |earlier: &SeenRecord| earlier.incarnation != 0 && now.incarnation != 0;
+            let is_other = |earlier: &SeenRecord| are_others(earlier.incarnation, now.incarnation);
             if let Some(earlier) = earlier.filter(is_other) {
                 removed.names.insert(folded, earlier.name);
             }
@@ -77,7 +79,9 @@ impl Users {
         for (folded, earlier) in seen {
             // A record that cannot be read is no removal; one that was written just now, after the
             // users in memory, is for the next look.
-            if !self.is_stored(&earlier.name)? {
+            if self.is_stored(&earlier.name)? {
+                removed.seen.insert(folded, earlier.incarnation);
+            } else {
                 let change = record::delete(record::SEEN_USER, folded.clone().into_bytes());
                 removed.changes.push(change);
                 removed.names.insert(folded, earlier.name);
@@ -92,6 +96,45 @@ impl Users {
             let stored = self.shared.store.submit(removed.changes)?;
             stored.committed().await?;
         }
+        self.shared.seen.store(Arc::new(removed.seen));
         Ok(())
     }
+
+    /// Whether an earlier user of this name was removed, and what that user left may still exist.
+    pub(super) fn has_predecessor(&self, name: &str) -> bool {
+        let seen = self.shared.seen.load();
+        let Some(&seen) = seen.get(&fold(name)) else {
+            return false;
+        };
+        match self.user(name) {
+            Some(user) => are_others(seen, user.incarnation),
+            // The name of a removed user in the token of an issuer.
+            None => self.are_known(),
+        }
+    }
+}
+
+/// The users that the server has seen, as stored.
+pub(super) fn seen_users(store: &Store) -> Result<SeenUsers, UsersError> {
+    let seen = seen_records(store)?.into_iter();
+    Ok(seen
+        .map(|(folded, record)| (folded, record.incarnation))
+        .collect())
+}
+
+fn seen_records(store: &Store) -> Result<BTreeMap<String, SeenRecord>, UsersError> {
+    let mut seen = BTreeMap::new();
+    for (key, value) in store.records(record::SEEN_USER, b"")? {
+        let value: Option<SeenRecord> = serde_json::from_slice(&value).ok();
+        if let (Ok(folded), Some(value)) = (String::from_utf8(key.to_vec()), value) {
+            seen.insert(folded, value);
+        }
+    }
+    Ok(seen)
+}
+
+/// Whether two incarnations are of different users. An earlier version knows none, and removes them
+/// from what it writes.
+const fn are_others(seen: u64, now: u64) -> bool {
+    seen != now && seen != 0 && now != 0
 }

@@ -90,7 +90,7 @@ impl ScramLogin {
             .user(&proof.user)
             .ok_or(LoginRefusal::Credentials)?;
         let identity = self.users.admit(&user, &self.origin)?;
-        let identity = self.users.unless_banned(identity)?;
+        let identity = self.users.unless_refused(identity)?;
         Ok(ScramStep::Done { last, identity })
     }
 }

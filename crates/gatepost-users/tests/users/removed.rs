@@ -39,7 +39,11 @@ async fn a_later_user_of_the_name_is_another_one() {
     assert!(removed(&users).await.is_empty());
     users.remove("anna").await.expect("removed");
     add(&users, "anna").await;
+    // The first connection would be given the sessions of the earlier one.
+    let refused = login(&users, "anna", "secret").await;
+    assert_eq!(refused.err(), Some(LoginRefusal::Busy));
     assert_eq!(removed(&users).await, ["anna"]);
+    assert!(login(&users, "anna", "secret").await.is_ok());
     assert!(removed(&users).await.is_empty());
 }
 
