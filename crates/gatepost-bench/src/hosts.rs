@@ -1,6 +1,5 @@
 //! The division of a run among hosts: the flags for agents' shares, and the resulting assignments.
 
-use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds;
 use crate::error::BenchError;
+use crate::password_file;
 
 /// The hosts of a run, if it is not on this host alone.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]
@@ -54,7 +54,7 @@ pub struct BrokerLogin {
         requires = "join"
     )]
     pub join_user: Option<String>,
-    /// A file with the password at the broker of --join
+    /// A file with the password at the broker of --join in its first line
     #[arg(
         long,
         value_name = "FILE",
@@ -73,16 +73,9 @@ pub struct BrokerLogin {
 }
 
 impl BrokerLogin {
-    /// The password, without the line end of its file.
+    /// Reads the password.
     pub(crate) fn password(&self) -> Result<Option<String>, BenchError> {
-        let read = |path: &PathBuf| {
-            let text = fs::read_to_string(path).map_err(|error| BenchError::File {
-                path: path.clone(),
-                error,
-            })?;
-            Ok(text.trim_end_matches(['\r', '\n']).to_owned())
-        };
-        self.join_password_file.as_ref().map(read).transpose()
+        password_file::read(self.join_password_file.as_deref())
     }
 }
 

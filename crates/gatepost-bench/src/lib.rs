@@ -22,6 +22,7 @@ pub mod interrupt;
 pub mod latency;
 pub mod load;
 pub mod outcome;
+mod password_file;
 pub mod peer;
 pub mod process;
 pub mod progress;

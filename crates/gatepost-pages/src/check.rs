@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::engine::{PageLimits, check};
 use crate::error::TemplateError;
+use crate::mounted::mount_prefix;
 use crate::readers::SitePath;
 use crate::resolve::{Root, has_html_extension};
 use crate::settings::PagesSettings;
@@ -56,15 +57,16 @@ pub fn paths_without_content(settings: &PagesSettings) -> Vec<&SitePath> {
 
 fn has_content(settings: &PagesSettings, path: &SitePath) -> bool {
     let path = path.as_str().trim_end_matches('/');
-    let is_below = |path: &str, folder: &str| {
-        let below = path.strip_prefix(folder.trim_end_matches('/'));
-        below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    let below = |path: &str, folder: &str| {
+        let below = path.strip_prefix(folder)?;
+        (below.is_empty() || below.starts_with('/')).then(|| below.to_owned())
     };
     let mut mounts = settings.mounts.iter();
     let is_mounted = mounts.any(|(mount, mounted)| {
-        is_below(mount, path)
-            || is_below(path, mount)
-                && exists(&mounted.path, &path[mount.trim_end_matches('/').len()..])
+        mount_prefix(mount).is_some_and(|mount| {
+            below(&mount, path).is_some()
+                || below(path, &mount).is_some_and(|rest| exists(&mounted.path, &rest))
+        })
     });
     let mut folders = std::iter::once(&settings.path).chain(settings.hosts.values());
     is_mounted || folders.any(|folder| exists(folder, path))

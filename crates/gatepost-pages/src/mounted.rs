@@ -18,6 +18,13 @@ pub struct MountedFolder {
     pub templates: bool,
 }
 
+/// The path of a mount with one slash at its beginning and none at its end; `None` for the whole
+/// site, which is no mount.
+pub(crate) fn mount_prefix(path: &str) -> Option<String> {
+    let names = path.trim_matches('/');
+    (!names.is_empty()).then(|| format!("/{names}"))
+}
+
 impl From<PathBuf> for MountedFolder {
     fn from(path: PathBuf) -> Self {
         let templates = false;

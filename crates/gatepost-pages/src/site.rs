@@ -24,6 +24,7 @@ use crate::gzip;
 use crate::listing;
 use crate::memory_file::MemoryFiles;
 use crate::mime::is_compressible;
+use crate::mounted::mount_prefix;
 use crate::page::{CompiledPage, PageSegments};
 use crate::readers::{PathAccess, ReaderTable};
 use crate::resolve::{FileStamp, LocatedContent, Root};
@@ -64,11 +65,9 @@ impl Site {
         let mut roots: Vec<_> = settings
             .mounts
             .iter()
-            .map(|(prefix, mounted)| {
-                let prefix = format!("/{}", prefix.trim_matches('/'));
-                (prefix, root(&mounted.path, mounted.templates))
+            .filter_map(|(path, mounted)| {
+                Some((mount_prefix(path)?, root(&mounted.path, mounted.templates)))
             })
-            .filter(|(prefix, _)| prefix != "/")
             .collect();
         roots.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         roots.push((String::new(), root(path, true)));
@@ -144,6 +143,9 @@ impl Site {
     /// The visitors who may read a decoded path at which there is nothing: the answer to others
     /// must not show that.
     pub fn access_of_missing(&self, path: &str) -> PathAccess {
+        if self.access.is_empty() {
+            return PathAccess::default();
+        }
         self.access.of(&[path.to_owned()])
     }
 

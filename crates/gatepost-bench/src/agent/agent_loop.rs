@@ -56,7 +56,7 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
     let will =
         serde_json::to_vec(&gone).map_err(|error| BenchError::Settings(error.to_string()))?;
     let joins = || AgentLink::of_agent(&arguments.join, &arguments.login, &name, &will);
-    // The first attempt is the only one: a mistake in the arguments must be seen at once.
+    // The first attempt is not repeated: a mistake in the arguments must be seen at once.
     let link = joins()?;
     println!("agent {name}: joined {}", arguments.join);
     let mut agent = AgentLoop {
@@ -76,7 +76,7 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
         backoff.lasted(joined.elapsed());
         let mut reason = lost.to_string();
         if joined.elapsed() < LASTING {
-            reason += " (each agent needs a name of its own)";
+            reason += " (if another agent has this name too, give one of them another --name)";
         }
         let Some(link) = join_again(&name, reason, &mut backoff, joins) else {
             break;

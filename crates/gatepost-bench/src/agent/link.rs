@@ -99,6 +99,10 @@ impl AgentLink {
         will: Option<&[u8]>,
     ) -> Result<Self, BenchError> {
         let address = broker_address(url)?;
+        if login.join_cafile.is_some() && !address.is_encrypted {
+            let reason = "--join-cafile needs --join mqtts://, which is encrypted";
+            return Err(BenchError::Settings(reason.into()));
+        }
         let password = login.password()?;
         let stream = BrokerStream::open(&address, login.join_cafile.as_deref())?;
         let mut link = Self {
@@ -316,6 +320,7 @@ mod tests {
         assert_eq!(user.as_deref(), Some("bench"));
         assert_eq!(password.as_deref(), Some(b"a secret".as_slice()));
     }
+
     #[test]
     fn a_broker_that_is_silent_after_a_ping_is_lost() {
         let begun = 7 * clock::SECOND;
@@ -328,6 +333,16 @@ mod tests {
         let answered_by = begun + PING_AFTER + ANSWER_SECONDS * clock::SECOND;
         assert!(!last.needs_ping(answered_by));
         assert!(!last.is_lost(answered_by - 1) && last.is_lost(answered_by));
+    }
+
+    #[test]
+    fn authorities_are_for_an_encrypted_broker_only() {
+        let login = BrokerLogin {
+            join_cafile: Some("ca.pem".into()),
+            ..BrokerLogin::default()
+        };
+        let refused = AgentLink::of_agent("mqtt://127.0.0.1:1", &login, "a", b"");
+        assert!(refused.is_err_and(|error| error.to_string().contains("--join-cafile needs")));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The login of the clients at the broker under test.
 
-use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::ClientName;
 use crate::error::BenchError;
+use crate::password_file;
 
 /// The part of a user name or a password that stands for the client's number.
 const NUMBER: &str = "%i";
@@ -41,14 +41,7 @@ impl LoginArguments {
         let Some(user) = self.user.clone() else {
             return Ok(None);
         };
-        let read = |path: &PathBuf| {
-            let text = fs::read_to_string(path).map_err(|error| BenchError::File {
-                path: path.clone(),
-                error,
-            })?;
-            Ok::<_, BenchError>(text.lines().next().unwrap_or_default().to_owned())
-        };
-        let password = self.password_file.as_ref().map(read).transpose()?;
+        let password = password_file::read(self.password_file.as_deref())?;
         Ok(Some(ClientCredentials { user, password }))
     }
 }
@@ -87,7 +80,7 @@ mod tests {
     fn each_client_has_the_login_of_its_number() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("password");
-        fs::write(&file, "a %i b\nmore\n").expect("written");
+        std::fs::write(&file, "a %i b\nmore\n").expect("written");
         let login = LoginArguments {
             user: Some("dev\"%i".into()),
             password_file: Some(file),

@@ -27,9 +27,13 @@ struct KeptMachines {
 }
 
 impl KeptMachines {
+    fn is_full(&self) -> bool {
+        self.machines.len() >= IDLE_MACHINES_MAX
+    }
+
     fn has_room(&self, bytes: usize, bytes_max: usize) -> bool {
         let fits = self.machines.is_empty() || self.bytes + bytes <= bytes_max;
-        fits && self.machines.len() < IDLE_MACHINES_MAX
+        fits && !self.is_full()
     }
 }
 
@@ -50,9 +54,12 @@ impl IdleMachines {
         Some(machine)
     }
 
-    /// Keeps a machine, or discards it where the others hold enough. Garbage is collected, outside
-    /// of the lock, only if the machine is not kept with it.
+    /// Keeps a machine, or discards it where there are enough or the others hold enough. Garbage is
+    /// collected, outside of the lock, only if the machine does not fit with it.
     pub(super) fn keep(&self, machine: LuauMachine) {
+        if self.kept.lock().is_full() {
+            return;
+        }
         let Some(machine) = self.keep_if_room(machine) else {
             return;
         };
@@ -87,8 +94,8 @@ mod tests {
     use crate::host::{ProcedureHost, Resources};
     use crate::{LuauSettings, ProceduresConfiguration};
 
-    /// Offers ten machines of a file, and returns how many are kept.
-    fn kept_of_ten(source: &str, settings: &LuauSettings) -> usize {
+    /// Offers so many machines of a file, and returns how many are kept.
+    fn kept_of(count: usize, source: &str, settings: &LuauSettings) -> usize {
         let limits = ValueLimits {
             count_max: 1,
             bytes_max: ByteSize::mebibytes(1),
@@ -101,7 +108,7 @@ mod tests {
         std::fs::write(&file, source).expect("written");
         let program = LuauProgram::compile("/large", &file, &resources).expect("it compiles");
         let idle = IdleMachines::new(settings.memory_max.as_usize());
-        for _ in 0..10 {
+        for _ in 0..count {
             idle.keep(LuauMachine::new(&program, settings).expect("it loads"));
         }
         std::iter::from_fn(|| idle.take()).count()
@@ -115,16 +122,17 @@ mod tests {
         };
         let file = |beginning: &str| format!("{beginning}\nreturn function() return kept end");
         let small = file("local kept = 1");
-        assert_eq!(kept_of_ten(&small, &settings), 10);
+        assert_eq!(kept_of(10, &small, &settings), 10);
+        assert_eq!(kept_of(40, &small, &settings), IDLE_MACHINES_MAX);
         let five_megabytes = file("local kept = string.rep('x', 5000000)");
-        assert_eq!(kept_of_ten(&five_megabytes, &settings), 3);
+        assert_eq!(kept_of(10, &five_megabytes, &settings), 3);
         let twelve_megabytes = file("local kept = string.rep('x', 12000000)");
         assert_eq!(
-            kept_of_ten(&twelve_megabytes, &settings),
+            kept_of(10, &twelve_megabytes, &settings),
             1,
             "the first one"
         );
         let garbage = file("local kept = 1\nfor i = 1, 3 do string.rep('x', 2000000 + i) end");
-        assert_eq!(kept_of_ten(&garbage, &settings), 10, "it is collected");
+        assert_eq!(kept_of(10, &garbage, &settings), 10, "it is collected");
     }
 }

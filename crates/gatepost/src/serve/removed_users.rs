@@ -1,8 +1,13 @@
 //! Data that removed users left: sessions with their queues and wills, and notifications.
 
+use std::time::Duration;
+
 use gatepost_broker::Broker;
 use gatepost_sinks::Sinks;
 use gatepost_users::{Users, UsersError};
+
+/// The pause after a failure. Until the removal succeeds, no later user of the name can log in.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The parts of the server in which removed users may have left data.
 #[derive(Clone)]
@@ -17,19 +22,26 @@ impl RemovedUserData {
     pub(super) async fn follow(self) {
         let mut changes = self.users.changes();
         loop {
-            self.remove().await;
-            if changes.changed().await.is_err() {
-                return;
+            if self.remove().await {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            } else {
+                tokio::time::sleep(TRY_AGAIN).await;
             }
         }
     }
 
-    /// Removes what the users left who were removed since the last time.
-    pub(super) async fn remove(&self) {
-        if let Err(error) = self.try_remove().await {
+    /// Removes what the users left who were removed since the last time; returns whether that
+    /// succeeded.
+    pub(super) async fn remove(&self) -> bool {
+        let removed = self.try_remove().await;
+        if let Err(error) = &removed {
             tracing::warn!(target: "users", %error,
-                "sessions of removed users may remain until the next change of users");
+                "sessions of removed users could not be ended; later users of their names are \
+                 refused until they have");
         }
+        removed.is_ok()
     }
 
     async fn try_remove(&self) -> Result<(), UsersError> {

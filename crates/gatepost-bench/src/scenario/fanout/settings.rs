@@ -257,8 +257,7 @@ impl Plan {
 
     /// The number of receiving threads at this host.
     pub(crate) fn threads(&self) -> usize {
-        let useful_max = self.subscriber_share.len().clamp(1, WORKERS_MAX);
-        self.workers.clamp(1, useful_max)
+        self.workers.min(self.subscriber_share.len()).max(1)
     }
 
     /// Whether each publication is acknowledged.

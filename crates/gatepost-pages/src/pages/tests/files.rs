@@ -222,7 +222,7 @@ fn a_path_with_readers_of_its_own_at_which_there_is_nothing_is_a_mistake() {
         path: folder.path().join("main"),
         hosts: [("other.example".to_owned(), folder.path().join("other"))].into(),
         mounts: [(
-            "/docs/manual".to_owned(),
+            "docs/manual/".to_owned(),
             folder.path().join("manual").into(),
         )]
         .into(),

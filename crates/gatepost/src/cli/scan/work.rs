@@ -71,7 +71,7 @@ pub(super) fn run(
             thread::Builder::new().spawn_scoped(scope, judge).map(drop)
         };
         // The system may permit fewer threads; one is enough.
-        let first = (0..1).try_for_each(start);
+        let first = start(0);
         let _ = (1..jobs).try_for_each(start);
         drop(send_result);
         let printed = first.and_then(|()| in_order(&results, &mut print));

@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-use gatepost_message::Topic;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -62,7 +61,7 @@ pub(super) async fn respond(
     // Before anything is published: a notification that is repeated should not arrive twice.
     for topic in &topics {
         let whole = MountPrefix::topic(request.mount().as_ref(), topic);
-        access::expect_publish(request, Topic::new(&whole)?.as_str(), false)?;
+        access::expect_publish(request, &whole, false)?;
     }
     for topic in topics {
         let response = super::send(context, request, topic, NtfyFields::default()).await?;
@@ -101,11 +100,9 @@ fn topic_of<'k>(pushkey: &'k str, host: &str) -> Result<Option<&'k str>, HttpErr
     if !super::is_topic(topic) {
         return Ok(None);
     }
-    let without_port = |name: &'_ str| -> String {
-        let name = name.strip_suffix(default_port).unwrap_or(name);
-        name.to_ascii_lowercase()
-    };
-    if without_port(authority) != without_port(host) {
+    let [named, own] =
+        [authority, host].map(|name| name.strip_suffix(default_port).unwrap_or(name));
+    if !named.eq_ignore_ascii_case(own) {
         let detail = format!("pushkey: {authority} is not this server, which is {host} here");
         return Err(HttpError::Body(detail));
     }
