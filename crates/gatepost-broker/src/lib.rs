@@ -44,6 +44,7 @@ mod newest;
 mod nodes;
 mod outbox;
 mod persistence;
+mod prefetch;
 mod publisher;
 mod reader;
 mod receipts;

@@ -57,18 +57,20 @@ pub(crate) enum WriteProgress {
     Blocked,
 }
 
-/// A queue of bytes with message boundaries.
+/// A queue of bytes with message boundaries. What each delivery uses comes first (see
+/// [`Session`](crate::session::Session)).
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Outbox {
-    segments: VecDeque<Segment>,
     bytes: usize,
+    messages: usize,
     /// An upper bound of the bytes that are not publications: waiting ones, and those written
     /// before waiting publications.
     control_bytes: usize,
-    messages: usize,
-    front_is_begun: bool,
     /// All bytes that the socket has accepted.
     written: u64,
+    front_is_begun: bool,
+    segments: VecDeque<Segment>,
 }
 
 impl Outbox {

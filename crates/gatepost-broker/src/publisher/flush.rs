@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use gatepost_store::{StoreError, Ticket};
 
 use super::Publisher;
-use crate::session::Session;
+use crate::session::{Session, prefetched};
 use crate::stream_queue::StreamQueue;
 
 /// The subscribers that received a part of the batch, and must be served at its end.
@@ -51,9 +51,10 @@ impl Publisher {
         let submitted = self.submit();
         self.close_run(true);
         self.send_held();
-        for session in self.pending_flush.sessions.drain(..) {
+        for session in prefetched(&self.pending_flush.sessions, |session| session) {
             session.flush(self.shared.view());
         }
+        self.pending_flush.sessions.clear();
         for reader in self.pending_flush.readers.drain(..) {
             reader.flush();
         }
@@ -118,9 +119,10 @@ impl Publisher {
         held.sort_unstable_by_key(|session| session.ordinal);
         held.dedup_by_key(|session| session.ordinal);
         let store = self.shared.store.as_ref();
-        for session in held.drain(..) {
+        for session in prefetched(held, |session| session) {
             session.continue_after_submit(self.shared.view(), store);
         }
+        held.clear();
         if let Some(store) = store
             && !self.batch.changes.is_empty()
         {

@@ -14,14 +14,16 @@ const ALIASES_MAX: u16 = 4_096;
 /// Bytes of these topics.
 const ALIASES_BYTES_MAX: usize = 256 * 1024;
 
-/// A live connection of a session.
+/// A live connection of a session. What each delivery uses comes first (see
+/// [`Session`](super::Session)).
+#[repr(C)]
 pub(crate) struct LiveLink {
-    pub(crate) socket: Arc<dyn SubscriberSocket>,
     pub(crate) format: WireFormat,
+    pub(crate) socket: Arc<dyn SubscriberSocket>,
+    pub(crate) aliases: Option<Box<TopicAliases>>,
     /// The largest frame that the client accepts, in bytes.
     pub(crate) frame_bytes_max: usize,
     pub(crate) in_flight_max: usize,
-    pub(crate) aliases: Option<Box<TopicAliases>>,
     /// The other end of the connection.
     pub(crate) peer: Peer,
     pub(crate) since: SystemTime,

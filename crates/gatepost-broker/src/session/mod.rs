@@ -11,6 +11,7 @@
 //! - `queue.rs`: the same for QoS 1 and 2, which are queued;
 //! - `waiting_retained.rs`: retained messages that wait until the session has space
 //!   (`retained_space.rs`);
+//! - `prefetched.rs`: sessions in turn, with the memory of the next ones fetched into the cache;
 //! - `write.rs`: writing to the socket, and the task that waits when the socket is full;
 //! - `persist.rs`: the part of the session that survives the server.
 
@@ -18,6 +19,7 @@ mod deliver;
 mod filters;
 mod link;
 mod persist;
+mod prefetched;
 mod queue;
 mod retained_space;
 mod state;
@@ -47,6 +49,7 @@ pub(crate) use deliver::expiry_left;
 pub(crate) use filters::SessionFilters;
 pub(crate) use link::{LiveLink, TopicAliases};
 pub(crate) use persist::DeferredEffects;
+pub(crate) use prefetched::prefetched;
 pub(crate) use retained_space::RetainedSpace;
 pub(crate) use state::SessionState;
 pub(crate) use waiting_retained::WaitingRetained;
@@ -130,36 +133,41 @@ pub struct SessionWill {
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A subscriber's state, which outlives its connection if the client requested that.
+///
+/// In a fan-out each delivery is to another session, whose memory is in no cache by then, so what
+/// a delivery costs is the number of cache lines that it touches. What every delivery at QoS 0
+/// uses is therefore at the beginning, in the declared order and aligned to a line.
+#[repr(C, align(64))]
 pub struct Session {
-    pub(crate) client_id: Arc<str>,
-    pub(crate) kind: Cow<'static, str>,
-    /// Its place in the order in which the sessions of this process began.
-    pub(crate) ordinal: u64,
-    pub(crate) state: Mutex<SessionState>,
-    pub(crate) filters: Mutex<SessionFilters>,
-    /// Rises with each connection, so that an old connection's task cannot act for a new one.
-    pub(crate) epoch: AtomicU64,
-    /// Connections whose task has not ended, the present one and earlier ones.
-    pub(crate) attachments: AtomicU32,
-    connected: AtomicBool,
-    /// Whether its queue is not in memory (see `sessions_on_disk.rs`).
-    on_disk: AtomicBool,
+    pub(crate) delivered: AtomicU64,
     congested: AtomicBool,
-    /// Whether its queue has no room, so that others of a group should get the next message.
-    has_full_queue: AtomicBool,
     /// Whether its socket refuses bytes.
     is_stalled: AtomicBool,
     /// Whether its client sends requests and does not read the answers: its requests are not read
     /// meanwhile.
     has_many_answers: AtomicBool,
+    connected: AtomicBool,
+    /// Whether its queue is not in memory (see `sessions_on_disk.rs`).
+    on_disk: AtomicBool,
+    /// Whether its queue has no room, so that others of a group should get the next message.
+    has_full_queue: AtomicBool,
+    /// Whether the server does not read the client's packets at present.
+    pub(crate) is_unread: AtomicBool,
+    pub(crate) state: Mutex<SessionState>,
+    pub(crate) filters: Mutex<SessionFilters>,
+    pub(crate) client_id: Arc<str>,
+    pub(crate) kind: Cow<'static, str>,
+    /// Its place in the order in which the sessions of this process began.
+    pub(crate) ordinal: u64,
+    /// Rises with each connection, so that an old connection's task cannot act for a new one.
+    pub(crate) epoch: AtomicU64,
+    /// Connections whose task has not ended, the present one and earlier ones.
+    pub(crate) attachments: AtomicU32,
     /// The time of the client's last packet, in seconds since the broker's start.
     pub(crate) heard_seconds: AtomicU32,
     /// One and a half times the keep alive; 0 for none.
     pub(crate) silence_max_seconds: AtomicU32,
-    /// Whether the server does not read the client's packets at present.
-    pub(crate) is_unread: AtomicBool,
     pub(crate) dropped: DropCounters,
-    pub(crate) delivered: AtomicU64,
 }
 
 /// The broker's parts that deliveries need.

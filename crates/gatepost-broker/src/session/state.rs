@@ -25,48 +25,53 @@ pub(super) struct StalledSocket {
     pub(super) written: u64,
 }
 
-/// The part of a session that its mutex guards.
+/// The part of a session that its mutex guards, in the declared order: a delivery at QoS 0 touches
+/// the fields before `outbox`, the first ones of `outbox`, and the first ones of `link`, which are
+/// in the first and third cache line of the session.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct SessionState {
+    /// Whether the socket refused bytes; until it accepts them, only the owner writes.
+    pub(super) blocked: bool,
+    pub(super) dirty: bool,
+    /// Whether publishers have waited for the maximum time: they do not wait again until half of
+    /// the space is free, even if the client reconnects.
+    pub(super) is_given_up: bool,
+    /// The policy for a subscriber that is slower than its publications.
+    pub(crate) policy: SlowSubscriber,
+    pub(crate) ended: Option<DisconnectCause>,
+    pub(crate) has_ended: bool,
+    /// Whether everything had been written to the connection that lost the session.
+    pub(crate) was_cut_cleanly: bool,
+    pub(crate) acknowledged: Option<Box<AcknowledgedDeliveries>>,
+    pub(crate) outbox: Outbox,
+    /// Deliveries that wait for the outbox, if only the newest of each topic is wanted.
+    pub(crate) newest: Option<Box<NewestPerTopic>>,
+    /// Retained messages of new subscriptions, until there is space for them.
+    pub(crate) retained: Option<Box<WaitingRetained>>,
+    pub(crate) link: Option<LiveLink>,
+    /// The connection's own task.
+    pub(super) owner: Option<Waker>,
     /// The user that owns the session; `None` if any client may use it.
     pub(crate) user: Option<Arc<str>>,
     /// The rights of the client; `None` if they are not limited, or unknown since a restart.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
-    pub(crate) link: Option<LiveLink>,
-    pub(crate) outbox: Outbox,
-    /// The policy for a subscriber that is slower than its publications.
-    pub(crate) policy: SlowSubscriber,
     /// The limits of its queue, if they differ from the settings.
     pub(crate) queue_bounds: Option<QueueBounds>,
-    /// Deliveries that wait for the outbox, if only the newest of each topic is wanted.
-    pub(crate) newest: Option<Box<NewestPerTopic>>,
-    pub(crate) acknowledged: Option<Box<AcknowledgedDeliveries>>,
-    /// Retained messages of new subscriptions, until there is space for them.
-    pub(crate) retained: Option<Box<WaitingRetained>>,
     pub(crate) will: Option<Box<SessionWill>>,
     /// The instant at which the will is due, after the end of the connection.
     pub(crate) will_due: Option<Instant>,
     /// The instant at which the session ends, after the end of the connection; `None` for never.
     pub(crate) expires: Option<Instant>,
     pub(crate) expiry: Duration,
-    pub(crate) has_ended: bool,
-    /// Whether everything had been written to the connection that lost the session.
-    pub(crate) was_cut_cleanly: bool,
-    pub(crate) ended: Option<DisconnectCause>,
-    /// The connection's own task.
-    pub(super) owner: Option<Waker>,
     /// Publishers that wait for free space.
     pub(super) waiting: Vec<Waker>,
-    /// Whether the socket refused bytes; until it accepts them, only the owner writes.
-    pub(super) blocked: bool,
-    /// The last time at which the socket accepted bytes, while it refuses others.
+    /// The last time at which the socket accepted bytes, while it refuses others; the session's
+    /// `is_stalled` says whether there is one.
     pub(super) stalled: Option<StalledSocket>,
-    pub(super) dirty: bool,
-    /// The instant since which publishers wait for this session.
+    /// The instant since which publishers wait for this session; the session's `congested` says
+    /// whether there is one.
     pub(super) congested_since: Option<Instant>,
-    /// Whether publishers have waited for the maximum time: they do not wait again until half of
-    /// the space is free, even if the client reconnects.
-    pub(super) is_given_up: bool,
     /// Traced QoS 0 deliveries that may still be lost, by their place among all deliveries.
     pub(super) traced: Option<Box<OpenSteps>>,
 }

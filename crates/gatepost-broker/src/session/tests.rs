@@ -11,12 +11,14 @@ use gatepost_message::{Properties, Publication, Qos, Topic};
 use gatepost_settings::ByteSize;
 use gatepost_store::SystemClock;
 
+use super::prefetched::{FLAGS_LINE, LINK_LINE};
 use super::*;
 use crate::authorization::Authorization;
 use crate::bounded_socket::BoundedSocket;
 use crate::encoder::{Encoder, FrameOptions, SubscriberSocket, Unencodable, WireFormat};
 use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
+use crate::prefetch::CACHE_LINE_BYTES;
 
 /// Frames are payloads: after `!` where they may be repeated; a release is `~`.
 struct LetterEncoder;
@@ -389,4 +391,35 @@ fn rights_are_checked_again_for_queued_messages() {
         delay: Duration::ZERO,
     }));
     assert!(state.take_will(&mut Vec::new()).is_none());
+}
+
+/// What a delivery uses of a session is in the cache lines that `prefetched` fetches.
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn a_delivery_uses_two_cache_lines() {
+    let fixture = Fixture::new(BrokerSettings::default());
+    let session = &fixture.session;
+    let line = |address: *const u8| {
+        (address.addr() - std::ptr::from_ref(session).addr()) / CACHE_LINE_BYTES
+    };
+    let state = session.lock();
+    let link = state.link.as_ref().expect("it is connected");
+    assert_eq!(std::ptr::from_ref(session).addr() % CACHE_LINE_BYTES, 0);
+    let outbox_length = std::ptr::from_ref(&state.outbox).cast::<u8>();
+    for in_first in [
+        std::ptr::from_ref(&state.blocked).cast(),
+        std::ptr::from_ref(&state.acknowledged).cast(),
+        outbox_length,
+        outbox_length.wrapping_add(2 * size_of::<usize>() - 1),
+    ] {
+        assert_eq!(line(in_first), FLAGS_LINE);
+    }
+    let socket = std::ptr::from_ref(&link.socket);
+    for in_third in [
+        std::ptr::from_ref(&link.format).cast(),
+        socket.cast(),
+        socket.wrapping_add(1).cast::<u8>().wrapping_sub(1),
+    ] {
+        assert_eq!(line(in_third), LINK_LINE);
+    }
 }

@@ -74,7 +74,8 @@ impl Session {
 
     /// Records that the client reads everything.
     fn note_reading(&self, state: &mut SessionState) {
-        if state.stalled.take().is_some() {
+        if self.is_stalled.load(Ordering::Relaxed) {
+            state.stalled = None;
             self.is_stalled.store(false, Ordering::Relaxed);
         }
     }
@@ -104,7 +105,8 @@ impl Session {
 
     /// Wakes the publishers that wait for free space.
     pub(super) fn wake_publishers(&self, state: &mut SessionState) {
-        if state.congested_since.take().is_some() {
+        if self.is_congested() {
+            state.congested_since = None;
             self.congested.store(false, Ordering::Relaxed);
         }
         state.waiting.drain(..).for_each(Waker::wake);
@@ -113,7 +115,7 @@ impl Session {
     /// After a part was written or acknowledged: publishers continue when half of the queue is
     /// free.
     pub(super) fn note_progress(&self, state: &mut SessionState, broker: BrokerView<'_>) {
-        if state.congested_since.is_some() && !is_congested(state, broker) {
+        if self.is_congested() && !is_congested(state, broker) {
             self.wake_publishers(state);
         }
     }

@@ -13,7 +13,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
-use rustix::net::{Shutdown, sockopt};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, sockopt};
 use tokio::net::{TcpStream, UnixStream};
 
 pub use tls_session::TlsSession;
@@ -51,7 +52,7 @@ impl Stream {
     /// Writes as many bytes as the socket accepts; `WouldBlock` if it accepts none.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match (self, slices) {
-            (Self::Tcp(stream), [slice]) => stream.try_write(slice),
+            (Self::Tcp(stream), [slice]) => try_send(stream, slice),
             (Self::Tcp(stream), slices) => stream.try_write_vectored(slices),
             (Self::Unix(stream), slices) => stream.try_write_vectored(slices),
             (Self::Tls(session), slices) => session.try_write(slices),
@@ -110,5 +111,15 @@ impl Stream {
             Self::Unix(stream) => stream.as_fd(),
             Self::Tls(session) => session.as_fd(),
         }
+    }
+}
+
+/// Sends without a look at the readiness that the reactor knows: almost always the socket accepts
+/// the bytes, and the reactor's memory of it is in no cache (see the broker's `prefetch`).
+fn try_send(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        // The second attempt clears the readiness, so that the reactor waits for it.
+        Err(Errno::WOULDBLOCK) => stream.try_write(bytes),
+        sent => Ok(sent?),
     }
 }
