@@ -35,3 +35,52 @@ pub(crate) fn prefetch<T: ?Sized>(value: &T, line: usize) {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
 }
+
+/// Starts to fetch all cache lines of `value`.
+#[inline]
+pub(crate) fn prefetch_all<T: ?Sized>(value: &T) {
+    for line in 0..size_of_val(value).div_ceil(CACHE_LINE_BYTES) {
+        prefetch(value, line);
+    }
+}
+
+/// A receiver of publications, whose memory may be in no cache.
+pub(crate) trait Prefetch {
+    /// Fetches what a delivery uses of the receiver itself.
+    fn prefetch(&self);
+
+    /// Fetches what the receiver refers to, after [`Prefetch::prefetch`] has had time for the
+    /// reference.
+    fn prefetch_referents(&self);
+}
+
+/// Receivers whose memory is fetched at once: the processor walks their page tables at the same
+/// time, while one prefetch waits for its own.
+const PREFETCHED_AT_ONCE: usize = 8;
+
+/// Iterates over items that have a receiver each, with the memory of the next ones on its way into
+/// the cache.
+#[inline]
+pub(crate) fn prefetched<T, R: Prefetch>(
+    items: &[T],
+    receiver: fn(&T) -> &R,
+) -> impl Iterator<Item = &T> {
+    items.iter().enumerate().map(move |(index, item)| {
+        if index % PREFETCHED_AT_ONCE == 0 {
+            prefetch_next(&items[index..], receiver);
+        }
+        item
+    })
+}
+
+/// Fetches the referents of the first items, and the receivers of those after them.
+#[inline(never)]
+fn prefetch_next<T, R: Prefetch>(items: &[T], receiver: fn(&T) -> &R) {
+    let (now, later) = items.split_at(items.len().min(PREFETCHED_AT_ONCE));
+    for item in later.iter().take(PREFETCHED_AT_ONCE) {
+        receiver(item).prefetch();
+    }
+    for item in now {
+        receiver(item).prefetch_referents();
+    }
+}

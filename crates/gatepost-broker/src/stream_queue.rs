@@ -13,6 +13,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, DropCause};
+use crate::prefetch::{Prefetch, prefetch, prefetch_all};
 use crate::recent::Remembered;
 use crate::trace::{OpenSteps, StepOutcome, Trace};
 use crate::weight::content_bytes;
@@ -173,6 +174,22 @@ impl StreamQueue {
         state.closed = true;
         if let Some(reader) = state.reader.take() {
             reader.wake();
+        }
+    }
+}
+
+impl Prefetch for StreamQueue {
+    fn prefetch(&self) {
+        prefetch_all(self);
+    }
+
+    fn prefetch_referents(&self) {
+        let Some(state) = self.state.try_lock() else {
+            return;
+        };
+        prefetch(state.events.as_slices().0, 0);
+        if let Some(consumer) = &state.consumer {
+            prefetch_all(&**consumer);
         }
     }
 }

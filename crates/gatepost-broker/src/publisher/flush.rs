@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use gatepost_store::{StoreError, Ticket};
 
 use super::Publisher;
-use crate::session::{Session, prefetched};
+use crate::prefetch::prefetched;
+use crate::session::Session;
 use crate::stream_queue::StreamQueue;
 
 /// The subscribers that received a part of the batch, and must be served at its end.
@@ -51,13 +52,14 @@ impl Publisher {
         let submitted = self.submit();
         self.close_run(true);
         self.send_held();
-        for session in prefetched(&self.pending_flush.sessions, |session| session) {
+        for session in prefetched(&self.pending_flush.sessions, |session| &**session) {
             session.flush(self.shared.view());
         }
         self.pending_flush.sessions.clear();
-        for reader in self.pending_flush.readers.drain(..) {
+        for reader in prefetched(&self.pending_flush.readers, |reader| &**reader) {
             reader.flush();
         }
+        self.pending_flush.readers.clear();
         let traffic = std::mem::take(&mut self.traffic);
         self.pace
             .end(began, &traffic, self.shared.settings.gather_max.duration());
@@ -119,7 +121,7 @@ impl Publisher {
         held.sort_unstable_by_key(|session| session.ordinal);
         held.dedup_by_key(|session| session.ordinal);
         let store = self.shared.store.as_ref();
-        for session in prefetched(held, |session| session) {
+        for session in prefetched(held, |session| &**session) {
             session.continue_after_submit(self.shared.view(), store);
         }
         held.clear();

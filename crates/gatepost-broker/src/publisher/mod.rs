@@ -33,6 +33,7 @@ use gatepost_topics::RuleViolation;
 use crate::limits::{Limit, TokenBucket};
 use crate::nodes::LoggedPublication;
 use crate::persistence::{Audience, ChangeBatch};
+use crate::prefetch::prefetched;
 use crate::recent::{Remembered, StaleTopic};
 use crate::retained::RetainOutcome;
 use crate::route::Route;
@@ -337,7 +338,7 @@ impl Publisher {
                     position,
                     publication: publication.clone(),
                 };
-                for reader in &route.readers {
+                for reader in prefetched(&route.readers, |reader| &**reader) {
                     let trace = self.batch.trace.as_ref();
                     if reader.push(&remembered, trace, &self.shared.counters) {
                         self.pending_flush.readers.push(reader.clone());

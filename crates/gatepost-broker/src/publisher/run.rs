@@ -8,8 +8,9 @@ use gatepost_message::Publication;
 use super::Publisher;
 use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
+use crate::prefetch::prefetched;
 use crate::route::Route;
-use crate::session::{DeliveryOutcome, Session, SharedFrames, expiry_left, prefetched};
+use crate::session::{DeliveryOutcome, Session, SharedFrames, expiry_left};
 use crate::subscription::DeliveryTarget;
 
 /// A run is written out at this length, so that buffers stay in the cache.
@@ -67,7 +68,7 @@ impl Publisher {
                 format: class.format.clone(),
             };
             let mut delivered = 0;
-            for target in prefetched(&class.targets, |target| &target.session) {
+            for target in prefetched(&class.targets, |target| &*target.session) {
                 if target.options.of_own().is_none() && self.is_own(&target.session) {
                     continue; // [MQTT-3.8.3-3]
                 }
@@ -98,7 +99,7 @@ impl Publisher {
         targets: &[DeliveryTarget],
         publication: &Arc<Publication>,
     ) {
-        for target in prefetched(targets, |target| &target.session) {
+        for target in prefetched(targets, |target| &*target.session) {
             let is_own = self.is_own(&target.session);
             self.deliver_to_target(target, is_own, publication);
         }

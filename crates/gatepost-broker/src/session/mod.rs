@@ -11,15 +11,15 @@
 //! - `queue.rs`: the same for QoS 1 and 2, which are queued;
 //! - `waiting_retained.rs`: retained messages that wait until the session has space
 //!   (`retained_space.rs`);
-//! - `prefetched.rs`: sessions in turn, with the memory of the next ones fetched into the cache;
+//! - `cache_lines.rs`: what a delivery uses of the session, fetched into the cache;
 //! - `write.rs`: writing to the socket, and the task that waits when the socket is full;
 //! - `persist.rs`: the part of the session that survives the server.
 
+mod cache_lines;
 mod deliver;
 mod filters;
 mod link;
 mod persist;
-mod prefetched;
 mod queue;
 mod retained_space;
 mod state;
@@ -49,7 +49,6 @@ pub(crate) use deliver::expiry_left;
 pub(crate) use filters::SessionFilters;
 pub(crate) use link::{LiveLink, TopicAliases};
 pub(crate) use persist::DeferredEffects;
-pub(crate) use prefetched::prefetched;
 pub(crate) use retained_space::RetainedSpace;
 pub(crate) use state::SessionState;
 pub(crate) use waiting_retained::WaitingRetained;

@@ -11,7 +11,7 @@ use gatepost_message::{Properties, Publication, Qos, Topic};
 use gatepost_settings::ByteSize;
 use gatepost_store::SystemClock;
 
-use super::prefetched::{FLAGS_LINE, LINK_LINE};
+use super::cache_lines::{FLAGS_LINE, LINK_LINE};
 use super::*;
 use crate::authorization::Authorization;
 use crate::bounded_socket::BoundedSocket;
@@ -393,7 +393,7 @@ fn rights_are_checked_again_for_queued_messages() {
     assert!(state.take_will(&mut Vec::new()).is_none());
 }
 
-/// What a delivery uses of a session is in the cache lines that `prefetched` fetches.
+/// What a delivery uses of a session is in the cache lines that are fetched.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_delivery_uses_two_cache_lines() {
