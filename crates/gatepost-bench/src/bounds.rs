@@ -94,12 +94,12 @@ pub(crate) fn check(
 }
 
 /// Checks a number of operations per second.
-pub(crate) fn check_rate(rate: f64) -> Result<(), BenchError> {
+pub(crate) fn check_rate(flag: &str, rate: f64) -> Result<(), BenchError> {
     if rate > 0.0 && rate <= RATE_MAX {
         return Ok(());
     }
     Err(BenchError::Settings(format!(
-        "--rate must be above 0 and at most {RATE_MAX}"
+        "--{flag} must be above 0 and at most {RATE_MAX}"
     )))
 }
 

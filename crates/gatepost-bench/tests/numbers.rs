@@ -54,6 +54,8 @@ fn numbers_that_no_run_can_have_are_refused() {
             "open files",
         ),
         (mqtt("idle", "--seconds 1e-300"), "from 0.001"),
+        (mqtt("idle", "--connect-rate=-1"), "--connect-rate"),
+        (mqtt("idle", "--connect-rate 1e300"), "at most"),
         (mqtt("idle", "--agents 0 --join mqtt://x"), "from 1 to"),
         (
             mqtt("fanout", &format!("--subscribers {LARGEST}")),

@@ -11,6 +11,7 @@ use gatepost_bench::outcome::RunOutcome;
 use gatepost_bench::progress::RunProgress;
 use gatepost_bench::scenario::Scenario;
 use gatepost_bench::scenario::fanout::Fanout;
+use gatepost_bench::scenario::idle::Idle;
 use gatepost_bench::scenario::subscribe::SubscribeBurst;
 use gatepost_bench::target::RunningTarget;
 
@@ -190,6 +191,39 @@ fn refused_subscriptions_are_counted() {
         let last = outcome.original.last().expect("lines");
         assert!(last.ends_with(&format!(" {}", 500.0 - failed)), "{last}");
     }
+}
+
+#[test]
+fn a_login_counts_from_when_it_was_due() {
+    let idle = |words: &str| {
+        let BenchSubcommand::Idle { scenario, .. } = command(words) else {
+            panic!("another command");
+        };
+        let slow_logins = Some(Duration::from_millis(10));
+        let target = target(Faults {
+            slow_logins,
+            ..Faults::default()
+        });
+        let idle = Idle::new(scenario).expect("settings");
+        idle.run(&target, &RunProgress::hidden()).expect("a result")
+    };
+    // All are due within 50 ms, and the last one is served after 500 ms.
+    let outcome = idle("bench idle --connections 50 --connect-rate 1000 --seconds 0.1");
+    let latency = outcome.latency_of("login").expect("latencies");
+    assert_eq!(latency.count, 50);
+    assert!(latency.minimum_us >= 9_900.0, "{latency:?}");
+    assert!(latency.maximum_us >= 450_000.0, "{latency:?}");
+    assert_eq!(outcome.value("offered"), Some(1_000.0));
+    // The last of these is due after 180 ms.
+    let outcome = idle("bench idle --connections 10 --connect-rate 50 --seconds 0.1");
+    let seconds = outcome.value("time for all").expect("a time");
+    assert!(seconds >= 0.18, "{outcome:?}");
+    assert_eq!(outcome.latency_of("login").expect("latencies").count, 10);
+    // Without a rate nothing is due at any time.
+    let outcome = idle("bench idle --connections 10 --seconds 0.1");
+    assert_eq!(outcome.latency_of("login").expect("latencies").count, 10);
+    assert_eq!(outcome.value("offered"), None);
+    assert_eq!(outcome.latency_of("schedule"), None);
 }
 
 /// As [`fanout`], at this quality of service.

@@ -70,7 +70,7 @@ impl Workload {
         match &mut self {
             Self::Call(_) => {}
             Self::Calls(arguments) => arguments.limit_to(clients),
-            Self::Idle(arguments) => arguments.connections = count,
+            Self::Idle(arguments) => arguments.limit_to(clients),
             Self::Smtp(arguments) => arguments.sessions = count,
             Self::Subscribe(arguments) => arguments.users = count,
             Self::Web(arguments) => arguments.limit_to(clients),

@@ -17,11 +17,12 @@ use crate::sweep::Point;
 /// Figures that are compared besides a scenario's first, by the beginning of their names.
 const COMPARED: [&str; 2] = ["server CPU per ", "server memory"];
 /// Settings that a report has only if they are set.
-const ABSENT_IF_UNSET: [&str; 6] = [
+const ABSENT_IF_UNSET: [&str; 7] = [
     "over",
     "rate",
     "header",
     "storms",
+    "connect_rate",
     "max_latency",
     "max_memory",
 ];

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::login::{HasLogins, LoginClient, LoginPlan, Logins};
+use super::login::{ClientStart, HasLogins, LoginClient, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
 use crate::bounds;
 use crate::clock::{self, Nanoseconds};
@@ -28,6 +28,10 @@ pub struct IdleArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value = "10000")]
     pub(crate) connections: SweepValues<usize>,
+    /// Logins per second, each due at its own time; 0 for as many as the server answers
+    #[arg(long, value_name = "RATE", default_value = "0")]
+    #[serde(default = "no_rate", skip_serializing_if = "is_no_rate")]
+    connect_rate: SweepValues<f64>,
     /// Seconds of the measurement, once all are connected
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
@@ -49,9 +53,30 @@ const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
+fn no_rate() -> SweepValues<f64> {
+    SweepValues::one(0.0)
+}
+
+/// Omitted without a rate, for the same reason.
+fn is_no_rate(rate: &SweepValues<f64>) -> bool {
+    *rate == no_rate()
+}
+
 impl Sweepable for IdleArguments {
     fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
-        vec![("connections", &mut self.connections)]
+        vec![
+            ("connections", &mut self.connections),
+            ("connect-rate", &mut self.connect_rate),
+        ]
+    }
+}
+
+impl IdleArguments {
+    /// Restricts it to this number of the connections, with their part of the rate.
+    pub(crate) fn limit_to(&mut self, connections: usize) {
+        let part = connections as f64 / self.connections.get().max(1) as f64;
+        self.connect_rate = SweepValues::one(self.connect_rate.get() * part);
+        self.connections = SweepValues::one(connections);
     }
 }
 
@@ -64,6 +89,9 @@ impl Idle {
     /// The scenario with these settings; refuses more connections than this process may have.
     pub fn new(arguments: IdleArguments) -> Result<Self, BenchError> {
         check_connections("connections", arguments.connections.get())?;
+        if arguments.connect_rate.get() != 0.0 {
+            bounds::check_rate("connect-rate", arguments.connect_rate.get())?;
+        }
         Ok(Self { arguments })
     }
 }
@@ -76,8 +104,8 @@ struct IdleTotals {
 struct IdleClient(LoginClient);
 
 impl IdleClient {
-    fn new(broker: &BrokerEndpoint, number: usize) -> Self {
-        Self(LoginClient::new(broker, number, 'i'))
+    fn new(broker: &BrokerEndpoint, start: ClientStart) -> Self {
+        Self(LoginClient::new(broker, start, 'i'))
     }
 }
 
@@ -155,7 +183,8 @@ impl Scenario for Idle {
         let before = target.usage();
         let own_before = Usage::of_self();
         let begin = clock::now();
-        let logins = self.logins(CONNECTING_MAX, target, progress);
+        let rate = self.arguments.connect_rate.get();
+        let logins = self.logins(CONNECTING_MAX, rate, target, progress);
         logins.log_in(&mut clients, &mut shared, IdleClient::new)?;
         let login_seconds = clock::seconds(clock::now() - begin);
         let after = target.usage();
@@ -173,6 +202,7 @@ impl Scenario for Idle {
         }
         let costs = sampler.finish();
         let lost = shared.lost;
+        let (latency, slip) = shared.logins.take_latencies();
         let (storms, lost_after) = self.storms(target, clients, &mut shared, progress)?;
         progress.together()?;
         outcome.interrupted = interrupted();
@@ -181,6 +211,12 @@ impl Scenario for Idle {
         outcome.higher("logins per second", count / login_seconds, "/s");
         outcome.lower("time for all", login_seconds, "s");
         outcome.lower("connections lost", lost as f64, "");
+        outcome.latency("login", &latency);
+        if rate > 0.0 {
+            outcome.neutral("offered", rate, "/s");
+            outcome.latency("schedule", &slip);
+            outcome.warn_of_slip(&slip);
+        }
         if let Some(slowest) = storms.iter().copied().reduce(f64::max) {
             outcome.lower("slowest storm, time for all", slowest, "s");
             outcome.lower("connections lost after storms", lost_after as f64, "");
@@ -223,6 +259,7 @@ impl Idle {
     fn logins<'a>(
         &self,
         connecting_max: usize,
+        rate: f64,
         target: &'a RunningTarget,
         progress: &'a RunProgress,
     ) -> LoginPlan<'a> {
@@ -230,6 +267,7 @@ impl Idle {
             clients: "connections",
             count: self.arguments.connections.get(),
             connecting_max,
+            rate,
             seconds_max: LOGIN_SECONDS,
             progress_share: 0.5,
             target,
@@ -254,7 +292,7 @@ impl Idle {
             clients = Loop::new()?;
             *shared = IdleTotals::new(shared.logins.broker.clone(), shared.logins.run);
             let begin = clock::now();
-            let logins = self.logins(usize::MAX, target, progress);
+            let logins = self.logins(usize::MAX, 0.0, target, progress);
             logins.log_in(&mut clients, shared, IdleClient::new)?;
             seconds.push(clock::seconds(clock::now() - begin));
             // Connections that were accepted by mistake are closed now.

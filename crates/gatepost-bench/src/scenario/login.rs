@@ -1,8 +1,12 @@
-//! Logins of many clients, a bounded number at the same time, before a measurement begins.
+//! Logins of many clients before a measurement begins: a bounded number at the same time, or each
+//! at the time when it is due.
+
+use std::mem;
 
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
+use crate::latency::Latencies;
 use crate::load::{ConnectionClosed, Conversation, Loop};
 use crate::progress::RunProgress;
 use crate::pubsub::{BrokerEndpoint, ClientName, PacketEvent, PacketReader};
@@ -19,6 +23,10 @@ pub(super) struct Logins {
     pub(super) run: Nanoseconds,
     pub(super) logged_in: usize,
     connecting: usize,
+    /// The time of each login, from when it was due, or was begun if it was not due at any time.
+    latency: Latencies,
+    /// The time from when a login was due until its connection was opened.
+    slip: Latencies,
     /// The first failure of a client.
     pub(super) failure: Option<String>,
 }
@@ -30,6 +38,8 @@ impl Logins {
             run,
             logged_in: 0,
             connecting: 0,
+            latency: Latencies::default(),
+            slip: Latencies::default(),
             failure: None,
         }
     }
@@ -39,10 +49,17 @@ impl Logins {
         ClientName { id, number }
     }
 
+    /// Takes the times of the logins, and of the delays before them.
+    pub(super) fn take_latencies(&mut self) -> (Latencies, Latencies) {
+        (mem::take(&mut self.latency), mem::take(&mut self.slip))
+    }
+
     /// Counts a client that has logged in.
-    pub(super) const fn count(&mut self) {
+    fn count(&mut self, client: ClientStart) {
         self.logged_in += 1;
         self.connecting -= 1;
+        let took = clock::now().saturating_sub(client.due);
+        self.latency.record(took);
     }
 }
 
@@ -51,9 +68,16 @@ pub(super) trait HasLogins {
     fn logins(&mut self) -> &mut Logins;
 }
 
+/// The number of a client, and the time from which its login counts.
+#[derive(Clone, Copy)]
+pub(super) struct ClientStart {
+    pub(super) number: usize,
+    due: Nanoseconds,
+}
+
 /// One client of a scenario: its connection until it is logged in, and the events after that.
 pub(super) struct LoginClient {
-    pub(super) number: usize,
+    pub(super) start: ClientStart,
     /// The part of the client id that differs between scenarios.
     kind: char,
     reader: PacketReader,
@@ -67,9 +91,9 @@ pub(super) enum ClientEvent {
 }
 
 impl LoginClient {
-    pub(super) fn new(broker: &BrokerEndpoint, number: usize, kind: char) -> Self {
+    pub(super) fn new(broker: &BrokerEndpoint, start: ClientStart, kind: char) -> Self {
         Self {
-            number,
+            start,
             kind,
             reader: broker.reader(),
             logged_in: false,
@@ -78,7 +102,7 @@ impl LoginClient {
 
     /// Appends the first packet of the connection.
     pub(super) fn open(&self, logins: &Logins, outgoing: &mut Vec<u8>) {
-        let client = logins.client(self.kind, self.number);
+        let client = logins.client(self.kind, self.start.number);
         logins.broker.open(&client, "", outgoing);
     }
 
@@ -92,7 +116,7 @@ impl LoginClient {
         mut handle: impl FnMut(ClientEvent, &mut S),
     ) -> Result<usize, String> {
         let Self {
-            number,
+            start,
             kind,
             reader,
             logged_in,
@@ -101,12 +125,12 @@ impl LoginClient {
             let logins = shared.logins();
             match event {
                 PacketEvent::Greeting => {
-                    let client = logins.client(*kind, *number);
+                    let client = logins.client(*kind, start.number);
                     logins.broker.login(&client, outgoing);
                 }
                 PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !*logged_in => {
                     *logged_in = true;
-                    logins.count();
+                    logins.count(*start);
                     handle(ClientEvent::LoggedIn, shared);
                 }
                 PacketEvent::Subscribed { granted } => {
@@ -123,7 +147,7 @@ impl LoginClient {
     /// Records the end of the connection, if it is the first failure. `client` names clients of
     /// this scenario.
     pub(super) fn closed(&self, client: &str, reason: ConnectionClosed, logins: &mut Logins) {
-        let number = self.number;
+        let number = self.start.number;
         let failure = &mut logins.failure;
         failure.get_or_insert_with(|| format!("{client} {number}: {reason:?}"));
     }
@@ -134,9 +158,11 @@ pub(super) struct LoginPlan<'a> {
     /// The clients, in the words of messages: "users".
     pub(super) clients: &'static str,
     pub(super) count: usize,
-    /// Clients that log in at the same time.
+    /// Clients that log in at the same time, if there is no rate.
     pub(super) connecting_max: usize,
-    /// The time within which all must be logged in.
+    /// Logins per second, each due at its own time; 0 for as many as the server answers.
+    pub(super) rate: f64,
+    /// The time within which all must be logged in, after the last one was due.
     pub(super) seconds_max: u64,
     /// The share of the scenario's progress at which the logins are complete.
     pub(super) progress_share: f64,
@@ -146,35 +172,76 @@ pub(super) struct LoginPlan<'a> {
 
 impl LoginPlan<'_> {
     /// Opens all connections and waits until their clients are logged in. A client that is refused
-    /// ends the run. `new` makes the client of a number.
+    /// ends the run. `new` makes a client.
     pub(super) fn log_in<S: HasLogins, C: Conversation<S>>(
         &self,
         connections: &mut Loop<C>,
         shared: &mut S,
-        new: impl Fn(&BrokerEndpoint, usize) -> C,
+        new: impl Fn(&BrokerEndpoint, ClientStart) -> C,
     ) -> Result<(), BenchError> {
-        let deadline = clock::now() + self.seconds_max * clock::SECOND;
+        let begin = clock::now();
+        let deadline = begin.saturating_add(self.time_max());
         let mut dialer = shared.logins().broker.dialer();
-        let mut waiting = 0..self.count;
+        let mut waiting = (0..self.count).peekable();
         while shared.logins().logged_in < self.count {
             let mut dialed = 0;
-            while shared.logins().connecting < self.connecting_max
-                && dialed < DIALED_IN_TURN
-                && let Some(number) = waiting.next()
+            while dialed < DIALED_IN_TURN
+                && self.may_dial(shared.logins())
+                && let Some(start) = waiting
+                    .next_if(|&number| self.is_due(begin, number))
+                    .map(|number| self.start_of(begin, number))
             {
-                connections.add(dialer.dial()?, new(&shared.logins().broker, number))?;
-                shared.logins().connecting += 1;
+                connections.add(dialer.dial()?, new(&shared.logins().broker, start))?;
+                let logins = shared.logins();
+                logins.connecting += 1;
+                logins.slip.record(clock::now().saturating_sub(start.due));
                 dialed += 1;
             }
-            let patience = if dialed < DIALED_IN_TURN {
-                clock::SECOND / 10
-            } else {
-                0
-            };
-            connections.turn(clock::now() + patience, shared)?;
+            let mut until = clock::now();
+            if dialed < DIALED_IN_TURN {
+                until += clock::SECOND / 10;
+                if let Some(&number) = waiting.peek().filter(|_| self.rate > 0.0) {
+                    until = until.min(self.due_at(begin, number));
+                }
+            }
+            connections.turn(until, shared)?;
             self.check(shared.logins(), deadline)?;
         }
         Ok(())
+    }
+
+    /// The time within which all must be logged in.
+    fn time_max(&self) -> Nanoseconds {
+        let last = if self.rate > 0.0 {
+            clock::from_seconds(self.count as f64 / self.rate)
+        } else {
+            0
+        };
+        last.saturating_add(self.seconds_max * clock::SECOND)
+    }
+
+    /// Whether another client may log in beside those that are doing so. With a rate any number
+    /// may: a slow server must not delay the logins that are due.
+    fn may_dial(&self, logins: &Logins) -> bool {
+        self.rate > 0.0 || logins.connecting < self.connecting_max
+    }
+
+    /// The time at which a login is due, if there is a rate.
+    fn due_at(&self, begin: Nanoseconds, number: usize) -> Nanoseconds {
+        begin.saturating_add(clock::from_seconds(number as f64 / self.rate))
+    }
+
+    fn is_due(&self, begin: Nanoseconds, number: usize) -> bool {
+        self.rate == 0.0 || self.due_at(begin, number) <= clock::now()
+    }
+
+    fn start_of(&self, begin: Nanoseconds, number: usize) -> ClientStart {
+        let due = if self.rate > 0.0 {
+            self.due_at(begin, number)
+        } else {
+            clock::now()
+        };
+        ClientStart { number, due }
     }
 
     /// Reports the progress; an error ends the run.

@@ -7,7 +7,7 @@ use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 use serde::{Deserialize, Serialize};
 
-use super::login::{ClientEvent, HasLogins, LoginClient, LoginPlan, Logins};
+use super::login::{ClientEvent, ClientStart, HasLogins, LoginClient, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
 use crate::bounds;
 use crate::clock::{self, Nanoseconds};
@@ -123,6 +123,7 @@ impl Scenario for SubscribeBurst {
             clients: "users",
             count: self.arguments.users.get(),
             connecting_max: CONNECTING_MAX,
+            rate: 0.0,
             seconds_max: LOGIN_SECONDS,
             progress_share: 0.0,
             target,
@@ -210,9 +211,9 @@ struct User {
 }
 
 impl User {
-    fn new(broker: &BrokerEndpoint, number: usize) -> Self {
+    fn new(broker: &BrokerEndpoint, start: ClientStart) -> Self {
         Self {
-            login: LoginClient::new(broker, number, 'u'),
+            login: LoginClient::new(broker, start, 'u'),
             sent: 0,
         }
     }
@@ -222,7 +223,7 @@ impl User {
         let end = self.sent.saturating_add(count).min(burst.topics);
         for topic in self.sent..end {
             let run = burst.logins.run;
-            let topic_name = format!("bench/{run:x}/{}/{topic}", self.login.number);
+            let topic_name = format!("bench/{run:x}/{}/{topic}", self.login.start.number);
             if let Some(number) = PacketId::new(topic + 1) {
                 let broker = &burst.logins.broker;
                 broker.subscribe(&topic_name, number, Qos::AtMostOnce, outgoing);
@@ -244,7 +245,7 @@ impl Conversation<Burst> for User {
         burst: &mut Burst,
         outgoing: &mut Vec<u8>,
     ) -> ReceiveOutcome {
-        let number = self.login.number;
+        let number = self.login.start.number;
         let before = burst.answered();
         let handle = |event, burst: &mut Burst| match event {
             ClientEvent::LoggedIn => burst.lines.push(format!("user {number} login ok")),

@@ -34,6 +34,8 @@ pub(crate) struct Faults {
     pub unacknowledged_every: Option<u64>,
     /// Delays each acknowledgement by this time.
     pub late_acknowledgements: Option<Duration>,
+    /// Takes this time for each login, one after the other.
+    pub slow_logins: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -211,6 +213,7 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
     let mut topics = topics.lock().expect("no thread of the broker fails");
     match packet {
         Packet::Connect(_) => {
+            thread::sleep(faults.slow_logins.unwrap_or_default());
             let reason = Reason(0);
             let connack = Connack {
                 session_present: false,

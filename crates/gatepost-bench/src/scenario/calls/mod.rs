@@ -86,7 +86,7 @@ impl Calls {
         let in_flight = arguments.in_flight.get();
         bounds::check("in-flight", in_flight, 1..=bounds::IN_PROGRESS_MAX)?;
         if arguments.rate.get() != 0.0 {
-            bounds::check_rate(arguments.rate.get())?;
+            bounds::check_rate("rate", arguments.rate.get())?;
         }
         Ok(Self { arguments })
     }

@@ -207,7 +207,7 @@ fn check_numbers(
     bounds::check("publishers", publishers.into(), 1..=u16::MAX.into())?;
     bounds::check("subscribers", subscribers, 1..=bounds::CONNECTIONS_MAX)?;
     bounds::check("workers", workers, 1..=WORKERS_MAX)?;
-    bounds::check_rate(rate)
+    bounds::check_rate("rate", rate)
 }
 
 /// The parameters that publishers and subscribers share, and the shares of this host.

@@ -106,7 +106,7 @@ impl Web {
             bounds::check("sizes", size, 0..=bounds::CONTENT_MAX_BYTES)?;
         }
         if let Some(rate) = &arguments.rate {
-            bounds::check_rate(rate.get())?;
+            bounds::check_rate("rate", rate.get())?;
         }
         Ok(Self { arguments })
     }
