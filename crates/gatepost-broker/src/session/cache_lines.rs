@@ -1,4 +1,4 @@
-//! What a delivery at QoS 0 uses of a session, fetched into the cache.
+//! The cache lines of a session that a delivery at QoS 0 uses, fetched before it.
 
 use super::Session;
 use crate::prefetch::{Prefetch, prefetch};

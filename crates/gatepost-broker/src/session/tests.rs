@@ -393,7 +393,7 @@ fn rights_are_checked_again_for_queued_messages() {
     assert!(state.take_will(&mut Vec::new()).is_none());
 }
 
-/// What a delivery uses of a session is in the cache lines that are fetched.
+/// The parts of a session that a delivery uses are in the cache lines that are fetched.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_delivery_uses_two_cache_lines() {
