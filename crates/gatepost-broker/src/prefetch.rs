@@ -65,8 +65,10 @@ pub(crate) fn prefetched<T, R: Prefetch>(
     items: &[T],
     receiver: fn(&T) -> &R,
 ) -> impl Iterator<Item = &T> {
+    // The memory of a few is needed too soon.
+    let are_many = items.len() > PREFETCHED_AT_ONCE;
     items.iter().enumerate().map(move |(index, item)| {
-        if index % PREFETCHED_AT_ONCE == 0 {
+        if are_many && index % PREFETCHED_AT_ONCE == 0 {
             prefetch_next(&items[index..], receiver);
         }
         item
