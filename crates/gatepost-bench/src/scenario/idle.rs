@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::login::{ClientStart, HasLogins, LoginClient, LoginPlan, Logins};
-use super::{FloorOf, Scenario};
+use super::{FloorOf, Scenario, limit_clients};
 use crate::bounds;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -28,10 +28,10 @@ pub struct IdleArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value = "10000")]
     pub(crate) connections: SweepValues<usize>,
-    /// Logins per second, each due at its own time; 0 for as many as the server answers
-    #[arg(long, value_name = "RATE", default_value = "0")]
-    #[serde(default = "no_rate", skip_serializing_if = "is_no_rate")]
-    connect_rate: SweepValues<f64>,
+    /// Logins per second, each due at its own time [default: as many as the server answers]
+    #[arg(long, value_name = "RATE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    connect_rate: Option<SweepValues<f64>>,
     /// Seconds of the measurement, once all are connected
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = bounds::seconds_above_0)]
     seconds: f64,
@@ -53,15 +53,6 @@ const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-fn no_rate() -> SweepValues<f64> {
-    SweepValues::one(0.0)
-}
-
-/// Omitted without a rate, for the same reason.
-fn is_no_rate(rate: &SweepValues<f64>) -> bool {
-    *rate == no_rate()
-}
-
 impl Sweepable for IdleArguments {
     fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
         vec![
@@ -74,9 +65,11 @@ impl Sweepable for IdleArguments {
 impl IdleArguments {
     /// Restricts it to this number of the connections, with their part of the rate.
     pub(crate) fn limit_to(&mut self, connections: usize) {
-        let part = connections as f64 / self.connections.get().max(1) as f64;
-        self.connect_rate = SweepValues::one(self.connect_rate.get() * part);
-        self.connections = SweepValues::one(connections);
+        limit_clients(
+            &mut self.connections,
+            self.connect_rate.as_mut(),
+            connections,
+        );
     }
 }
 
@@ -89,8 +82,8 @@ impl Idle {
     /// The scenario with these settings; refuses more connections than this process may have.
     pub fn new(arguments: IdleArguments) -> Result<Self, BenchError> {
         check_connections("connections", arguments.connections.get())?;
-        if arguments.connect_rate.get() != 0.0 {
-            bounds::check_rate("connect-rate", arguments.connect_rate.get())?;
+        if let Some(rate) = &arguments.connect_rate {
+            bounds::check_rate("connect-rate", rate.get())?;
         }
         Ok(Self { arguments })
     }
@@ -183,7 +176,7 @@ impl Scenario for Idle {
         let before = target.usage();
         let own_before = Usage::of_self();
         let begin = clock::now();
-        let rate = self.arguments.connect_rate.get();
+        let rate = self.arguments.connect_rate.as_ref().map(SweepValues::get);
         let logins = self.logins(CONNECTING_MAX, rate, target, progress);
         logins.log_in(&mut clients, &mut shared, IdleClient::new)?;
         let login_seconds = clock::seconds(clock::now() - begin);
@@ -212,7 +205,7 @@ impl Scenario for Idle {
         outcome.lower("time for all", login_seconds, "s");
         outcome.lower("connections lost", lost as f64, "");
         outcome.latency("login", &latency);
-        if rate > 0.0 {
+        if let Some(rate) = rate {
             outcome.neutral("offered", rate, "/s");
             outcome.latency("schedule", &slip);
             outcome.warn_of_slip(&slip);
@@ -259,7 +252,7 @@ impl Idle {
     fn logins<'a>(
         &self,
         connecting_max: usize,
-        rate: f64,
+        rate: Option<f64>,
         target: &'a RunningTarget,
         progress: &'a RunProgress,
     ) -> LoginPlan<'a> {
@@ -292,7 +285,7 @@ impl Idle {
             clients = Loop::new()?;
             *shared = IdleTotals::new(shared.logins.broker.clone(), shared.logins.run);
             let begin = clock::now();
-            let logins = self.logins(usize::MAX, 0.0, target, progress);
+            let logins = self.logins(usize::MAX, None, target, progress);
             logins.log_in(&mut clients, shared, IdleClient::new)?;
             seconds.push(clock::seconds(clock::now() - begin));
             // Connections that were accepted by mistake are closed now.

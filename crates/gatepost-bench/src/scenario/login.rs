@@ -160,8 +160,8 @@ pub(super) struct LoginPlan<'a> {
     pub(super) count: usize,
     /// Clients that log in at the same time, if there is no rate.
     pub(super) connecting_max: usize,
-    /// Logins per second, each due at its own time; 0 for as many as the server answers.
-    pub(super) rate: f64,
+    /// Logins per second, each due at its own time; without it as many as the server answers.
+    pub(super) rate: Option<f64>,
     /// The time within which all must be logged in, after the last one was due.
     pub(super) seconds_max: u64,
     /// The share of the scenario's progress at which the logins are complete.
@@ -187,22 +187,20 @@ impl LoginPlan<'_> {
             let mut dialed = 0;
             while dialed < DIALED_IN_TURN
                 && self.may_dial(shared.logins())
-                && let Some(start) = waiting
-                    .next_if(|&number| self.is_due(begin, number))
-                    .map(|number| self.start_of(begin, number))
+                && let Some(number) = waiting.next_if(|&number| self.is_due(begin, number))
             {
+                let due = self.due_at(begin, number).unwrap_or_else(clock::now);
+                let start = ClientStart { number, due };
                 connections.add(dialer.dial()?, new(&shared.logins().broker, start))?;
                 let logins = shared.logins();
                 logins.connecting += 1;
-                logins.slip.record(clock::now().saturating_sub(start.due));
+                logins.slip.record(clock::now().saturating_sub(due));
                 dialed += 1;
             }
             let mut until = clock::now();
             if dialed < DIALED_IN_TURN {
-                until += clock::SECOND / 10;
-                if let Some(&number) = waiting.peek().filter(|_| self.rate > 0.0) {
-                    until = until.min(self.due_at(begin, number));
-                }
+                let next = waiting.peek().and_then(|&next| self.due_at(begin, next));
+                until = (until + clock::SECOND / 10).min(next.unwrap_or(Nanoseconds::MAX));
             }
             connections.turn(until, shared)?;
             self.check(shared.logins(), deadline)?;
@@ -212,36 +210,25 @@ impl LoginPlan<'_> {
 
     /// The time within which all must be logged in.
     fn time_max(&self) -> Nanoseconds {
-        let last = if self.rate > 0.0 {
-            clock::from_seconds(self.count as f64 / self.rate)
-        } else {
-            0
-        };
-        last.saturating_add(self.seconds_max * clock::SECOND)
+        let last_due = self.due_at(0, self.count).unwrap_or_default();
+        last_due.saturating_add(self.seconds_max * clock::SECOND)
     }
 
     /// Whether another client may log in beside those that are doing so. With a rate any number
     /// may: a slow server must not delay the logins that are due.
     fn may_dial(&self, logins: &Logins) -> bool {
-        self.rate > 0.0 || logins.connecting < self.connecting_max
+        self.rate.is_some() || logins.connecting < self.connecting_max
     }
 
     /// The time at which a login is due, if there is a rate.
-    fn due_at(&self, begin: Nanoseconds, number: usize) -> Nanoseconds {
-        begin.saturating_add(clock::from_seconds(number as f64 / self.rate))
+    fn due_at(&self, begin: Nanoseconds, number: usize) -> Option<Nanoseconds> {
+        let since = clock::from_seconds(number as f64 / self.rate?);
+        Some(begin.saturating_add(since))
     }
 
     fn is_due(&self, begin: Nanoseconds, number: usize) -> bool {
-        self.rate == 0.0 || self.due_at(begin, number) <= clock::now()
-    }
-
-    fn start_of(&self, begin: Nanoseconds, number: usize) -> ClientStart {
-        let due = if self.rate > 0.0 {
-            self.due_at(begin, number)
-        } else {
-            clock::now()
-        };
-        ClientStart { number, due }
+        let due = self.due_at(begin, number);
+        due.is_none_or(|due| due <= clock::now())
     }
 
     /// Reports the progress; an error ends the run.

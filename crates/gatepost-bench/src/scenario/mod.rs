@@ -24,6 +24,7 @@ use crate::error::BenchError;
 use crate::outcome::{Headline, RunOutcome};
 use crate::peer::PeerDefinition;
 use crate::progress::RunProgress;
+use crate::sweep::SweepValues;
 use crate::target::RunningTarget;
 
 /// A benchmark that can be run against one target any number of times.
@@ -60,6 +61,20 @@ pub trait Scenario {
     /// Performs one measurement.
     fn run(&self, target: &RunningTarget, progress: &RunProgress)
     -> Result<RunOutcome, BenchError>;
+}
+
+/// Restricts a scenario to this number of its clients, with their part of the rate, which is that
+/// of all clients together.
+fn limit_clients(
+    clients: &mut SweepValues<usize>,
+    rate: Option<&mut SweepValues<f64>>,
+    count: usize,
+) {
+    let part = count as f64 / clients.get().max(1) as f64;
+    if let Some(rate) = rate {
+        *rate = SweepValues::one(rate.get() * part);
+    }
+    *clients = SweepValues::one(count);
 }
 
 /// A figure, and the operations that a server cannot avoid for it.

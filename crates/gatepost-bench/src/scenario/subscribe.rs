@@ -123,7 +123,7 @@ impl Scenario for SubscribeBurst {
             clients: "users",
             count: self.arguments.users.get(),
             connecting_max: CONNECTING_MAX,
-            rate: 0.0,
+            rate: None,
             seconds_max: LOGIN_SECONDS,
             progress_share: 0.0,
             target,

@@ -12,7 +12,7 @@ mod session;
 use serde::{Deserialize, Serialize};
 
 use super::window::MeasurementWindow;
-use super::{FloorOf, Scenario};
+use super::{FloorOf, Scenario, limit_clients};
 use crate::bounds;
 use crate::clock;
 use crate::error::BenchError;
@@ -64,9 +64,7 @@ impl Sweepable for CallsArguments {
 impl CallsArguments {
     /// Restricts it to this number of the connections, with their part of the rate.
     pub(crate) fn limit_to(&mut self, connections: usize) {
-        let part = connections as f64 / self.connections.get().max(1) as f64;
-        self.rate = SweepValues::one(self.rate.get() * part);
-        self.connections = SweepValues::one(connections);
+        limit_clients(&mut self.connections, Some(&mut self.rate), connections);
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FloorOf, Scenario, page};
+use super::{FloorOf, Scenario, limit_clients, page};
 use crate::bounds;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -85,11 +85,7 @@ impl Sweepable for WebArguments {
 impl WebArguments {
     /// Restricts it to this number of the clients, with their part of the rate.
     pub(crate) fn limit_to(&mut self, clients: usize) {
-        let part = clients as f64 / self.clients.get().max(1) as f64;
-        if let Some(rate) = &mut self.rate {
-            *rate = SweepValues::one(rate.get() * part);
-        }
-        self.clients = SweepValues::one(clients);
+        limit_clients(&mut self.clients, self.rate.as_mut(), clients);
     }
 }
 
