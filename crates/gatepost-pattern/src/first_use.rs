@@ -1,5 +1,5 @@
-//! Work of a thread when patterns are first used: transitions of automata, prefix filters, compiled
-//! patterns.
+//! Work of a thread when patterns are first used: prefix filters, transitions of their automata,
+//! compiled patterns.
 //!
 //! The work is counted where it is computed, so later uses do not count. Times are taken only
 //! between [`FirstUses::begin_timing`] and [`FirstUses::end_timing`].
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The kind of work on first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstUse {
-    /// A transition of an automaton.
+    /// A transition of the automaton of a prefix filter.
     Transition,
     /// The prefix filter of a pattern.
     Prefix,
@@ -31,7 +31,7 @@ pub struct FirstUseCount {
 /// The work of this thread on first uses so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FirstUses {
-    /// Transitions of automata.
+    /// Transitions of the automata of prefix filters.
     pub transitions: FirstUseCount,
     /// Prefix filters of patterns.
     pub prefixes: FirstUseCount,

@@ -34,7 +34,7 @@
 //! - `first_use`: counts of the computations at the first use of patterns.
 //! - `byte_set`: sets of bytes, tested 64 bytes at a time.
 //! - `syntax`: Perl's syntax as a tree.
-//! - `automaton`: literals of many patterns as one NFA and one lazy DFA.
+//! - `automaton`: literals of many patterns as one NFA, and the searches for them.
 //! - `engine`: PCRE2, regex-automata and plain comparison, which match one pattern.
 //! - `prefix`: the offsets at which a match of one pattern can start.
 //! - `pattern`: one pattern with its engines.

@@ -25,7 +25,7 @@ pub(crate) trait LiteralVisitor {
     /// A literal occurs; `end` is the offset after its last byte.
     fn literal_matched(&mut self, literal: LiteralInfo, end: usize);
 
-    /// Called before a transition is computed; `false` stops the search.
+    /// Called from time to time while positions are active; `false` stops the search.
     fn keep_going(&mut self) -> bool;
 }
 

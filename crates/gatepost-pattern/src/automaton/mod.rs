@@ -1,17 +1,21 @@
-//! Searches for many literals at once, in one pass over a text.
+//! Automata of many literals.
 //!
-//! The literals of many patterns become one Glushkov NFA ([`nfa`]), which a lazy DFA makes
-//! deterministic state by state as texts reach them ([`dfa`]). The term *literal* is Hyperscan's,
-//! in a wider sense: each byte may be a class, and a literal may contain alternatives, optional
-//! parts and short loops.
+//! The term *literal* is Hyperscan's, in a wider sense: each byte may be a class, and a literal may
+//! contain alternatives, optional parts and short loops. The literals of many patterns become one
+//! Glushkov NFA ([`nfa`]). Two searches use such automata:
 //!
-//! Invariant: every occurrence of a literal is reported, in the order of their ends.
+//! - [`search`] finds all literals in a text, those of a thousand patterns. It simulates the NFA,
+//!   which the few texts with the beginning of a literal need.
+//! - [`dfa`] tests whether one of a few short literals starts at an offset, which so many offsets
+//!   need that states are computed once and kept.
 
 mod dfa;
 mod literal;
 mod nfa;
+mod search;
 
-pub(crate) use dfa::{AnchoredSearcher, LazyDfa};
+pub(crate) use dfa::{LazyDfa, LazyDfaSearcher};
 pub(crate) use literal::LiteralVisitor;
 pub use literal::{LiteralInfo, SearchStopped, Window};
 pub(crate) use nfa::{ANCHORED_START, ByteClasses, Nfa, NfaBuilder, Position, sorted};
+pub(crate) use search::LiteralSearch;

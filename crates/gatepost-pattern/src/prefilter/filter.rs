@@ -2,21 +2,20 @@
 
 use super::byte_run::{ByteRun, rare_byte_run, required_byte_run};
 use super::required::{RequiredLiteral, required_literals};
-use crate::automaton::{LazyDfa, LiteralInfo, LiteralVisitor, NfaBuilder, SearchStopped};
+use crate::automaton::{LiteralInfo, LiteralSearch, LiteralVisitor, NfaBuilder, SearchStopped};
 use crate::pattern::Pattern;
 use crate::syntax::widen;
 
-/// Literals with more active positions than this on average go into a DFA of their own, which is
-/// another pass over every text: together with others they would multiply the states, and each
-/// state would then rarely recur.
-const ACTIVE_TOGETHER_MAX: f32 = 0.3;
+/// A literal with more active positions than this on average costs more than a search for a rare
+/// byte run of its pattern.
+const ACTIVE_MAX: f32 = 0.3;
 
-/// Finds the patterns of a list that can match a text, in one pass over it or two.
+/// Finds the patterns of a list that can match a text, in one pass over it.
 ///
 /// Every pattern is identified by its index in the list.
 #[derive(Debug, Default)]
 pub struct Prefilter {
-    dfas: Vec<LazyDfa>,
+    search: Option<LiteralSearch>,
     /// Patterns without a required literal. They run on every text, or only on texts with this byte
     /// run.
     unfiltered: Vec<(u32, Option<ByteRun>)>,
@@ -42,7 +41,7 @@ impl Prefilter {
         patterns: impl ExactSizeIterator<Item = (&'p mut Pattern, bool)>,
         thresholds: PrefilterThresholds,
     ) -> Self {
-        let (mut builder, mut busy_builder) = (NfaBuilder::new(), NfaBuilder::new());
+        let mut builder = NfaBuilder::new();
         let mut unfiltered = Vec::new();
         let pays = patterns.len() >= thresholds.patterns_min;
         for (index, (pattern, runs_always)) in (0u32..).zip(patterns) {
@@ -57,24 +56,19 @@ impl Prefilter {
                 unfiltered.push((index, required_byte_run(&tree)));
                 continue;
             };
-            // All literals of a pattern go into one DFA, so that they are reported in order.
-            let is_busy = |literal: &RequiredLiteral<'_>| literal.active > ACTIVE_TOGETHER_MAX;
-            let builder = if !literals.iter().any(is_busy) {
-                &mut builder
-            } else if let Some(run) = rare_byte_run(&tree) {
+            let is_busy = |literal: &RequiredLiteral<'_>| literal.active > ACTIVE_MAX;
+            if literals.iter().any(is_busy)
+                && let Some(run) = rare_byte_run(&tree)
+            {
                 unfiltered.push((index, Some(run)));
                 continue;
-            } else {
-                &mut busy_builder
-            };
+            }
             for literal in &literals {
                 builder.add(&literal.parts, literal.is_anchored, literal.info(index));
             }
         }
-        let builders = [builder, busy_builder].into_iter();
-        let builders = builders.filter(|builder| !builder.is_empty());
         Self {
-            dfas: builders.map(LazyDfa::new).collect(),
+            search: (!builder.is_empty()).then(|| LiteralSearch::new(&builder)),
             unfiltered,
         }
     }
@@ -82,7 +76,7 @@ impl Prefilter {
     /// A prefilter that rules out none of the patterns.
     pub fn disabled(patterns: u32) -> Self {
         Self {
-            dfas: Vec::new(),
+            search: None,
             unfiltered: (0..patterns).map(|index| (index, None)).collect(),
         }
     }
@@ -104,7 +98,7 @@ impl Prefilter {
 
     /// Reports each required literal in a text, with the offset after it: its pattern is a
     /// candidate in the literal's window. `context` is passed to both functions; `keep_going` is
-    /// called before transitions are computed, and stops the search with `false`.
+    /// called from time to time where literals begin, and stops the search with `false`.
     pub fn search<C>(
         &self,
         text: &[u8],
@@ -117,8 +111,8 @@ impl Prefilter {
             keep_going,
             candidate,
         };
-        let mut dfas = self.dfas.iter();
-        dfas.try_for_each(|dfa| dfa.search(text, &mut visitor))
+        let search = self.search.as_ref();
+        search.map_or(Ok(()), |search| search.search(text, &mut visitor))
     }
 }
 

@@ -23,7 +23,8 @@ const NESTING_MAX: u32 = 24;
 const BITS_MAX: [f32; 3] = [40.0, 24.0, 16.0];
 /// The value of an anchor at the start of a text: one offset in 2^`START_BITS` is a start.
 const START_BITS: f32 = 6.0;
-/// A literal with more active positions than this on average multiplies the states of the DFA.
+/// A literal with more active positions than this on average costs more than it saves: a search
+/// replaces each of them at each byte.
 const ACTIVE_MAX: f32 = 0.9;
 
 /// A part of a pattern that every match contains, or one alternative of such a part.
@@ -56,8 +57,7 @@ impl RequiredLiteral<'_> {
 /// is, rarer than one occurrence in 2^`bits_min` bytes.
 ///
 /// A loop over a set whose probability exceeds `loop_probability_max` is a gap. After a rare word
-/// such a loop is selective, but it stays active for long, and multiplies the states of the
-/// literals beside it.
+/// such a loop is selective, but it stays active for long.
 pub(super) fn required_literals(
     node: &Node,
     bits_min: f32,

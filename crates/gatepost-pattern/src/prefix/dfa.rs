@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use super::sets::PrefixSets;
 use crate::automaton::{
-    ANCHORED_START, AnchoredSearcher, LazyDfa, LiteralInfo, NfaBuilder, Position, sorted,
+    ANCHORED_START, LazyDfa, LazyDfaSearcher, LiteralInfo, NfaBuilder, Position, sorted,
 };
 use crate::syntax::{Node, widen};
 
@@ -81,7 +81,7 @@ impl PrefixDfa {
 
     /// A searcher for many offsets of texts.
     pub(super) fn searcher(&self) -> PrefixSearcher<'_> {
-        PrefixSearcher(self.anchored.anchored_searcher())
+        PrefixSearcher(self.anchored.searcher())
     }
 
     /// The first offsets of a text, from `first` to `last`, at which matches may start, or more;
@@ -95,7 +95,7 @@ impl PrefixDfa {
         let end = text.len().min(last + 1 + self.length_max);
         let searched = text.get(first..end)?;
         let unanchored = self.unanchored.get_or_init(|| self.anchored.unanchored());
-        let mut searcher = unanchored.anchored_searcher();
+        let mut searcher = unanchored.searcher();
         let candidates_end = match searcher.first_end(searched) {
             Some(found) => first + found,
             // No prefix extends beyond the end of the text, or beyond its greatest length.
@@ -109,7 +109,7 @@ impl PrefixDfa {
 }
 
 /// Tests whether matches may start at offsets of texts.
-pub(super) struct PrefixSearcher<'a>(AnchoredSearcher<'a>);
+pub(super) struct PrefixSearcher<'a>(LazyDfaSearcher<'a>);
 
 impl PrefixSearcher<'_> {
     /// Whether a match may start at an offset of a text.

@@ -107,7 +107,7 @@ impl ClassProbabilities {
         let mut at = vec![start];
         while sets.len() < BYTES_MAX && !at.is_empty() {
             sets.push(nfa.classes_of(&at));
-            if !nfa.literals(&at).is_empty() {
+            if nfa.is_end(&at) {
                 break;
             }
             let follow = at.iter().flat_map(|&position| nfa.follow_set(position));

@@ -122,9 +122,9 @@ mod tests {
     use crate::RulesSettings;
 
     const RULES: &str = "body FOUND /cheap watches/i\nbody NOT_FOUND /cheap clocks/i\n\
-        body OTHER /cheap[ ]horses/i\nbody FOURTH /cheap[ ]houses/i\nbody FIFTH /cheap[ ]boats/i\n\
-        body SIXTH /cheap[ ]shoes/i\nheader FUNCTION eval:check_for_missing_to_header()\n\
-        meta BOTH FOUND && FUNCTION\n";
+        body OTHER /cheap [a-w]+ches/i\nbody FOURTH /cheap[ ]houses/i\n\
+        body FIFTH /cheap[ ]boats/i\nbody SIXTH /cheap[ ]shoes/i\n\
+        header FUNCTION eval:check_for_missing_to_header()\nmeta BOTH FOUND && FUNCTION\n";
     const MESSAGE: &[u8] = b"Subject: x\r\n\r\ncheap watches and cheap cl\r\n";
 
     #[test]

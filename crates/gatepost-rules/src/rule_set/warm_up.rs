@@ -1,9 +1,9 @@
 //! Warms up a rule set, so that the first messages are scanned without a delay.
 //!
-//! Patterns are compiled, and the states of prefilters computed, when a message first needs them,
-//! so that loading is quick. The first message then takes as long as fifty later ones, and each new
-//! message may need patterns that no message before it needed. So that senders need not wait for
-//! this, a server scans some ordinary mail of its own while its listeners already accept
+//! Patterns are compiled, and the automata of their first bytes made, when a message first needs
+//! them, so that loading is quick. The first message then takes as long as fifty later ones, and
+//! each new message may need patterns that no message before it needed. So that senders need not
+//! wait for this, a server scans some ordinary mail of its own while its listeners already accept
 //! connections, and then compiles all patterns. Nothing is learned from that mail, no DNS query is
 //! sent, and its hits are discarded.
 

@@ -19,27 +19,21 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
 use self::transitions::{DEAD, DfaState, MATCH, TransitionTable, UNKNOWN};
-use super::literal::{LiteralInfo, LiteralVisitor, SearchStopped};
-use super::nfa::{Nfa, NfaBuilder, Position, PositionSet};
+use super::nfa::{Nfa, NfaBuilder, PositionSet};
 use crate::first_use::{FirstUse, counted};
 
-/// The index of the state within a text in which no literal has begun.
-const IDLE: u32 = 1;
-
-/// A new table has room for one state per this many positions, and for at least this many states:
-/// mail leads to more of the former, and each growth copies all rows.
-const POSITIONS_PER_STATE: usize = if cfg!(test) { usize::MAX } else { 4 };
-const INITIAL_STATES_MIN: usize = 32;
+/// A new table has room for this many states.
+const INITIAL_STATES: usize = 32;
 /// The factor by which a table grows.
 const GROWTH: usize = 4;
 /// The number of states at which a table is replaced by an empty one; tests reach it.
-const STATES_MAX: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
+const STATES_MAX: usize = if cfg!(test) { 128 } else { 2048 };
 
-/// Searches for the literals of many patterns at once.
+/// Tests whether texts begin with one of a set of literals.
 #[derive(Debug)]
 pub(crate) struct LazyDfa {
     nfa: Arc<Nfa>,
-    /// Literals that are anchored to the start of a text are searched for at every offset.
+    /// A literal may start at every offset of a text.
     is_unanchored: bool,
     table: ArcSwap<TransitionTable>,
     determinizer: Mutex<Determinizer>,
@@ -51,19 +45,12 @@ struct Determinizer {
     /// The indices of all states but the first, each with the hash of its positions.
     indices: HashTable<(u64, u32)>,
     hasher: DefaultHashBuilder,
-    /// The number of hashed transitions in the table.
-    hashed: usize,
 }
 
 impl Determinizer {
     /// The index of the state with these positions. A new state is added to the table, which has
     /// room for it.
-    fn state_index(
-        &mut self,
-        table: &TransitionTable,
-        positions: PositionSet,
-        literals: impl FnOnce(&[Position]) -> Box<[LiteralInfo]>,
-    ) -> u32 {
+    fn state_index(&mut self, table: &TransitionTable, nfa: &Nfa, positions: PositionSet) -> u32 {
         // State 0 is not among the indices.
         let index = self.indices.len() as u32 + 1;
         let hash = self.hasher.hash_one(&positions[..]);
@@ -75,11 +62,10 @@ impl Determinizer {
             Entry::Occupied(known) => known.get().1,
             Entry::Vacant(vacant) => {
                 vacant.insert((hash, index));
-                let literals = literals(&positions);
                 if let Some(cell) = table.states.get(index as usize) {
                     let _ = cell.set(Arc::new(DfaState {
+                        is_match: nfa.is_end(&positions),
                         positions,
-                        literals,
                     }));
                 }
                 index
@@ -89,12 +75,12 @@ impl Determinizer {
 }
 
 impl LazyDfa {
-    /// The DFA for the literals of a builder.
+    /// The DFA for the anchored literals of a builder.
     pub(crate) fn new(builder: NfaBuilder) -> Self {
         Self::of(Arc::new(builder.finish()), false)
     }
 
-    /// A DFA for the same literals that searches for anchored ones at every offset.
+    /// A DFA that finds the same literals at every offset.
     pub(crate) fn unanchored(&self) -> Self {
         Self::of(Arc::clone(&self.nfa), true)
     }
@@ -104,61 +90,17 @@ impl LazyDfa {
     }
 
     fn of(nfa: Arc<Nfa>, is_unanchored: bool) -> Self {
-        let table = new_table(&nfa);
-        let dfa = Self {
+        Self {
+            table: ArcSwap::new(new_table(&nfa)),
             nfa,
             is_unanchored,
-            table: ArcSwap::from_pointee(table),
             determinizer: Mutex::default(),
-        };
-        Self::add_first_states(&dfa.table.load(), &mut dfa.determinizer.lock());
-        dfa
-    }
-
-    /// State 0 precedes the first byte of a text, [`IDLE`] is within a text.
-    fn add_first_states(table: &TransitionTable, determinizer: &mut Determinizer) {
-        determinizer.indices.clear();
-        determinizer.hashed = 0;
-        if let Some(first) = table.states.first() {
-            let _ = first.set(Arc::default());
         }
-        determinizer.state_index(table, PositionSet::new(), |_| Box::default());
-    }
-
-    /// Reports each literal in `text` to the visitor, in the order of their ends.
-    pub(crate) fn search(
-        &self,
-        text: &[u8],
-        visitor: &mut impl LiteralVisitor,
-    ) -> Result<(), SearchStopped> {
-        let class_of = &self.nfa.class_of;
-        let mut table = self.table.load();
-        let mut state = table.state_id(0);
-        let mut bytes = text.iter();
-        while let Some((class, mut to)) = table.run(class_of, &mut bytes, &mut state) {
-            if to == UNKNOWN {
-                if !visitor.keep_going() {
-                    return Err(SearchStopped);
-                }
-                let computed = self.compute_transition(&table, state, class);
-                (table, to) = (arc_swap::Guard::from_inner(computed.0), computed.1);
-            }
-            if to & DEAD != 0 {
-                return Ok(());
-            }
-            state = to & !MATCH;
-            if to & MATCH != 0 {
-                for &literal in table.literals(state) {
-                    visitor.literal_matched(literal, text.len() - bytes.len());
-                }
-            }
-        }
-        Ok(())
     }
 
     /// A searcher for many offsets that loads the table once.
-    pub(crate) fn anchored_searcher(&self) -> AnchoredSearcher<'_> {
-        AnchoredSearcher {
+    pub(crate) fn searcher(&self) -> LazyDfaSearcher<'_> {
+        LazyDfaSearcher {
             dfa: self,
             table: self.table.load(),
         }
@@ -199,75 +141,71 @@ impl LazyDfa {
                 return (current, to);
             }
         }
-        let at_start = index == 0 || self.is_unanchored;
+        let is_start = index == 0 || self.is_unanchored;
         let from = from.map_or(&[][..], |state| &state.positions);
-        let positions = self.nfa.step(from, usize::from(class), at_start);
+        let positions = self.nfa.step(from, usize::from(class), is_start);
         current = self.with_room(current, &mut determinizer);
-        let (next, flags) = self.next_state(&current, &mut determinizer, positions);
-        let to = current.state_id(next) | flags;
-        if is_known(&current) && current.insert(current.state_id(index), class, to) {
-            determinizer.hashed += 1;
+        let to = self.next_state(&current, &mut determinizer, positions);
+        if is_known(&current) {
+            current.insert(current.state_id(index), class, to);
         }
         drop(determinizer);
         (current, to)
     }
 
-    /// The index of the state with these positions, and the flags of transitions to it.
+    /// The transition to the state with these positions.
     fn next_state(
         &self,
         table: &TransitionTable,
         determinizer: &mut Determinizer,
         positions: PositionSet,
-    ) -> (u32, u32) {
+    ) -> u32 {
         if positions.is_empty() {
-            let is_dead = self.nfa.is_anchored() && !self.is_unanchored;
             // An unanchored search treats every offset as the start of a text.
-            let index = if self.is_unanchored { 0 } else { IDLE };
-            return (index, if is_dead { DEAD } else { 0 });
+            return table.state_id(0) | if self.is_unanchored { 0 } else { DEAD };
         }
-        let index =
-            determinizer.state_index(table, positions, |positions| self.nfa.literals(positions));
-        let is_match = |state: &Arc<DfaState>| !state.literals.is_empty();
-        let matches = table.state(index).is_some_and(is_match);
-        (index, if matches { MATCH } else { 0 })
+        let index = determinizer.state_index(table, &self.nfa, positions);
+        let matches = table.state(index).is_some_and(|state| state.is_match);
+        table.state_id(index) | if matches { MATCH } else { 0 }
     }
 
-    /// The table, or a new one if it has no room for one more state or transition.
+    /// The table, or a new one if it has no room for one more state.
     fn with_room(
         &self,
         table: Arc<TransitionTable>,
         determinizer: &mut Determinizer,
     ) -> Arc<TransitionTable> {
         // State 0 is not among the indices.
-        let has_states = determinizer.indices.len() + 1 < table.states.len();
-        if has_states && table.has_room_for_hashed(determinizer.hashed) {
+        if determinizer.indices.len() + 1 < table.states.len() {
             return table;
         }
         let next = if table.states.len() < STATES_MAX {
-            table.grown((table.states.len() * GROWTH).min(STATES_MAX))
+            Arc::new(table.grown(table.states.len() * GROWTH))
         } else {
-            let empty = new_table(&self.nfa);
-            Self::add_first_states(&empty, determinizer);
-            empty
+            determinizer.indices.clear();
+            new_table(&self.nfa)
         };
-        let next = Arc::new(next);
         self.table.store(Arc::clone(&next));
         next
     }
 }
 
-fn new_table(nfa: &Nfa) -> TransitionTable {
-    let states = (nfa.len() / POSITIONS_PER_STATE).clamp(INITIAL_STATES_MIN, STATES_MAX);
-    TransitionTable::new(states, nfa.class_count())
+/// A table with only state 0, which precedes the first byte of a text.
+fn new_table(nfa: &Nfa) -> Arc<TransitionTable> {
+    let table = TransitionTable::new(INITIAL_STATES, nfa.class_count());
+    if let Some(first) = table.states.first() {
+        let _ = first.set(Arc::default());
+    }
+    Arc::new(table)
 }
 
-/// Searches for anchored literals at many offsets.
-pub(crate) struct AnchoredSearcher<'a> {
+/// Searches many texts, or a text from many offsets.
+pub(crate) struct LazyDfaSearcher<'a> {
     dfa: &'a LazyDfa,
     table: arc_swap::Guard<Arc<TransitionTable>>,
 }
 
-impl AnchoredSearcher<'_> {
+impl LazyDfaSearcher<'_> {
     /// Whether a text starts with a literal; `None` if it ends before that is decided.
     pub(crate) fn starts_with_literal(&mut self, text: &[u8]) -> Option<bool> {
         let to = self.run_to_flag(&mut text.iter())?;
@@ -319,3 +257,6 @@ impl AnchoredSearcher<'_> {
         first
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,16 @@ impl NfaBuilder {
         }
     }
 
+    /// The byte sets of all positions.
+    pub(crate) fn sets(&self) -> &[ByteSet] {
+        &self.sets
+    }
+
+    /// By position: the index of its set, its followers, and the literals that end there.
+    pub(crate) fn positions(&self) -> &[(u16, Vec<Position>, Vec<LiteralInfo>)] {
+        &self.positions
+    }
+
     /// Whether no literal was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.positions.len() <= 2
@@ -154,6 +164,7 @@ impl NfaBuilder {
         position
     }
 
+    /// The automaton of the literals at the start of a text.
     pub(crate) fn finish(self) -> Nfa {
         let (class_of, representatives) = classes(&self.sets);
         let sets_of = |&byte: &u8| {
@@ -163,44 +174,57 @@ impl NfaBuilder {
             }
             bits
         };
-        let first = |root: Position| {
-            let (_, follow, _) = &self.positions[root as usize];
-            let row = |&byte: &u8| {
-                let fits = |&&position: &&Position| {
-                    let (set, ..) = self.positions[position as usize];
-                    self.sets[usize::from(set)].contains(byte)
-                };
-                follow.iter().filter(fits).copied().collect()
+        let (_, starts, _) = &self.positions[ANCHORED_START as usize];
+        let first = |&byte: &u8| {
+            let fits = |&&position: &&Position| {
+                let (set, ..) = self.positions[position as usize];
+                self.sets[usize::from(set)].contains(byte)
             };
-            JaggedArray::new(representatives.iter().map(row))
+            starts.iter().filter(fits).copied().collect()
         };
-        let (mut entries, mut followers, mut literals) = (Vec::new(), Vec::new(), Vec::new());
-        for (set, follow, of_position) in &self.positions {
-            entries.push(PositionEntry::new(*set, &followers, &literals));
+        let (mut entries, mut followers) = (Vec::new(), Vec::new());
+        for (set, follow, literals) in &self.positions {
+            entries.push(PositionEntry {
+                set: *set,
+                is_end: !literals.is_empty(),
+                follow: followers.len() as u32,
+            });
             followers.extend(follow.iter().map(|&position| Follow {
                 position,
                 set: self.positions[position as usize].0,
             }));
-            literals.extend_from_slice(of_position);
         }
-        entries.push(PositionEntry::new(0, &followers, &literals));
+        entries.push(PositionEntry {
+            follow: followers.len() as u32,
+            ..PositionEntry::NONE
+        });
         followers.shrink_to_fit();
-        literals.shrink_to_fit();
         Nfa {
             class_of,
             sets_of_class: JaggedArray::new(representatives.iter().map(sets_of)),
-            first: first(UNANCHORED_START),
-            first_at_start: first(ANCHORED_START),
+            first: JaggedArray::new(representatives.iter().map(first)),
             entries,
             follow: followers,
-            literals,
         }
     }
 }
 
-/// The class of each byte, and one byte of each class. The most frequent classes come first, so
-/// that the entries read of a transition row lie side by side.
+/// The class of each byte, and one byte of each class.
 fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
+    let classes = byte_classes(sets);
+    let mut class_of = [0u8; 256];
+    for (class, bytes) in (0u8..=u8::MAX).zip(&classes) {
+        bytes
+            .iter()
+            .for_each(|byte| class_of[usize::from(byte)] = class);
+    }
+    let representatives = classes.iter().filter_map(|bytes| bytes.iter().next());
+    (class_of, representatives.collect())
+}
+
+/// The bytes of each class. The most frequent classes come first, so that the entries read of a
+/// transition row lie side by side.
+pub(crate) fn byte_classes(sets: &[ByteSet]) -> Vec<ByteSet> {
     let mut members = vec![ByteSet::ALL];
     for set in sets {
         for class in 0..members.len() {
@@ -211,19 +235,11 @@ fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
             }
         }
     }
-    let mut classes: Vec<(f32, u8, ByteSet)> = members
-        .iter()
-        .filter_map(|bytes| Some((probability(bytes), bytes.iter().next()?, *bytes)))
-        .collect();
-    classes.sort_by(|(one, one_byte, _), (other, other_byte, _)| {
-        other.total_cmp(one).then(one_byte.cmp(other_byte))
+    members.sort_by(|one, other| {
+        let bytes = || one.iter().next().cmp(&other.iter().next());
+        probability(other)
+            .total_cmp(&probability(one))
+            .then_with(bytes)
     });
-    let mut class_of = [0u8; 256];
-    for (class, (.., bytes)) in (0u8..=u8::MAX).zip(&classes) {
-        bytes
-            .iter()
-            .for_each(|byte| class_of[usize::from(byte)] = class);
-    }
-    let representatives = classes.iter().map(|&(_, byte, _)| byte);
-    (class_of, representatives.collect())
+    members
 }

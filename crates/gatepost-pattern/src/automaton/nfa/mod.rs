@@ -6,30 +6,28 @@
 //! Literals with the same prefix share positions. Position 0 precedes any byte; position 1 precedes
 //! the first byte of a text.
 //!
-//! A DFA transition is computed from a few positions among twenty thousand, scattered over memory
-//! that no cache holds, and texts that differ from earlier ones incur this cost. So one lookup
-//! finds all lists of a position, and each follower contains its class set.
+//! [`NfaBuilder`] collects the positions, from which a search for literals is made. An [`Nfa`] is
+//! finished for the lazy DFA, which needs no more than the literals at the start of a text.
 
 mod builder;
 
 use smallvec::SmallVec;
 
-pub(crate) use self::builder::NfaBuilder;
-use super::literal::LiteralInfo;
+pub(crate) use self::builder::{NfaBuilder, byte_classes};
 use crate::byte_set::ByteSet;
 
 /// A state of the NFA.
 pub(crate) type Position = u32;
 
-/// The active positions of a DFA state; most states have about eight.
+/// The active positions of a DFA state; most states have few.
 pub(super) type PositionSet = SmallVec<[Position; 16]>;
 
 /// The start at any offset of a text.
-const UNANCHORED_START: Position = 0;
+pub(crate) const UNANCHORED_START: Position = 0;
 /// The start at the first byte of a text.
 pub(crate) const ANCHORED_START: Position = 1;
 
-/// The finished automaton.
+/// The finished automaton of the literals at the start of a text.
 #[derive(Debug)]
 pub(crate) struct Nfa {
     /// By byte: its equivalence class. The bytes of one class are in the same sets.
@@ -39,19 +37,18 @@ pub(crate) struct Nfa {
     /// By position, with a sentinel after the last.
     entries: Vec<PositionEntry>,
     follow: Vec<Follow>,
-    literals: Vec<LiteralInfo>,
-    /// By class: the positions that a byte of it starts, at any offset and at the start of a text.
+    /// By class: the positions that a byte of it starts.
     first: JaggedArray<Position>,
-    first_at_start: JaggedArray<Position>,
 }
 
-/// The byte set of a position, and where its followers and literals begin in the shared lists. They
-/// end where those of the next position begin.
+/// The byte set of a position, and where its followers begin in the shared list. They end where
+/// those of the next position begin.
 #[derive(Debug, Clone, Copy)]
 struct PositionEntry {
     set: u16,
+    /// A literal ends in the position.
+    is_end: bool,
     follow: u32,
-    literals: u32,
 }
 
 /// A position that may follow another.
@@ -67,18 +64,9 @@ pub(crate) type ByteClasses = [u64; 4];
 impl PositionEntry {
     const NONE: Self = Self {
         set: 0,
+        is_end: false,
         follow: 0,
-        literals: 0,
     };
-
-    /// An entry whose followers and literals are appended to the lists next.
-    fn new(set: u16, follow: &[Follow], literals: &[LiteralInfo]) -> Self {
-        Self {
-            set,
-            follow: follow.len() as u32,
-            literals: literals.len() as u32,
-        }
-    }
 }
 
 /// Rows of different lengths in one allocation.
@@ -123,23 +111,11 @@ impl Nfa {
         usize::from(last) + 1
     }
 
-    /// The number of positions.
-    pub(super) fn len(&self) -> usize {
-        self.entries.len() - 1
-    }
-
-    /// Whether all literals are anchored to the start of a text.
-    pub(super) fn is_anchored(&self) -> bool {
-        self.first.items.is_empty()
-    }
-
-    /// The positions that are active after a byte of `class`. With `at_start` it is the first byte
-    /// of the text.
-    pub(super) fn step(&self, from: &[Position], class: usize, at_start: bool) -> PositionSet {
-        let mut to = PositionSet::from_slice(self.first.get(class));
-        if at_start {
-            to.extend_from_slice(self.first_at_start.get(class));
-        }
+    /// The positions that are active after a byte of `class`. With `is_start` literals start at
+    /// that byte.
+    pub(super) fn step(&self, from: &[Position], class: usize, is_start: bool) -> PositionSet {
+        let first = is_start.then(|| self.first.get(class));
+        let mut to = PositionSet::from_slice(first.unwrap_or_default());
         let sets = self.sets_of_class.get(class);
         for &position in from {
             for follower in self.followers(position) {
@@ -153,9 +129,9 @@ impl Nfa {
         to
     }
 
-    /// The positions in which an anchored literal may start.
+    /// The positions in which a literal may start.
     pub(crate) fn first_positions(&self) -> Vec<Position> {
-        sorted(self.first_at_start.items.clone())
+        sorted(self.first.items.clone())
     }
 
     /// The positions that may follow a position.
@@ -171,7 +147,7 @@ impl Nfa {
         self.follow.get(range).unwrap_or_default()
     }
 
-    /// The entry of a position, and the one after it, at which the lists of the first end.
+    /// The entry of a position, and the one after it, at whose followers those of the first end.
     fn entry(&self, position: Position) -> (PositionEntry, PositionEntry) {
         let position = position as usize;
         match self.entries.get(position..position + 2) {
@@ -202,14 +178,10 @@ impl Nfa {
         (0..=u8::MAX).filter(is_member).collect()
     }
 
-    /// The literals that end in one of these positions.
-    pub(crate) fn literals(&self, positions: &[Position]) -> Box<[LiteralInfo]> {
-        let rows = positions.iter().flat_map(|&position| {
-            let (entry, next) = self.entry(position);
-            let range = entry.literals as usize..next.literals as usize;
-            self.literals.get(range).unwrap_or_default()
-        });
-        rows.copied().collect()
+    /// Whether a literal ends in one of these positions.
+    pub(crate) fn is_end(&self, positions: &[Position]) -> bool {
+        let mut positions = positions.iter();
+        positions.any(|&position| self.entry(position).0.is_end)
     }
 }
 

@@ -53,9 +53,8 @@ fn first_uses(out: &mut impl Write, profile: &ScanProfile, total: Duration) -> i
     }
     writeln!(
         out,
-        "prefilters read {} bytes; {:.3} % of the transitions were computed, all others known",
-        profile.filtered_bytes,
-        percent(uses.transitions.count as f64, profile.filtered_bytes as f64)
+        "prefilters read {} bytes, and compute nothing on first use",
+        profile.filtered_bytes
     )
 }
 
