@@ -7,9 +7,9 @@
 //! A literal that is shorter than a gram is found by its end: all grams with that end lead to its
 //! last position.
 
-use hashbrown::HashMap;
-
+use super::lists::{ListEntry, Lists, Pair, by_gram};
 use super::positions::Positions;
+use super::short_literals::ShortLiterals;
 use super::symbol_set::{Gram, SYMBOL_BITS, SYMBOLS, Symbol, SymbolSet};
 use super::text::TextReader;
 use crate::automaton::nfa::Position;
@@ -38,77 +38,62 @@ pub(super) struct GramTable {
     positions: Box<[Position]>,
 }
 
-/// The symbols that lead on from the positions of a list, and where these begin among all. They end
-/// where those of the next list begin.
-#[derive(Debug, Clone, Copy)]
-struct ListEntry {
-    /// All symbols if a literal ends in one of the positions.
-    symbols: SymbolSet,
-    positions: u32,
-}
-
-/// A gram and a position that it leads to.
-type Pair = (Gram, Position);
-
-impl ListEntry {
-    /// The entry of a list that begins at `first` among all positions.
-    fn new(all: &Positions, list: &[Position], first: usize) -> Self {
-        let after = |&position: &Position| {
-            let entry = all.entry(position);
-            if entry.is_end() {
-                SymbolSet::ALL
-            } else {
-                entry.symbols
-            }
-        };
-        Self {
-            symbols: list
-                .iter()
-                .map(after)
-                .fold(SymbolSet::default(), SymbolSet::union),
-            positions: first as u32,
-        }
-    }
-}
-
 impl GramTable {
     /// The grams with which the literals begin that start in the followers of `root`.
     pub(super) fn new(all: &Positions, root: Position) -> Self {
         let mut pairs = vec![(0, root)];
-        let (mut heads, mut short) = (pairs.clone(), Vec::new());
+        let mut short = Vec::new();
         let mut length = 0;
         while length < LENGTH_MAX && (length < 2 || pairs.len() >= PAIRS_MIN) {
-            heads = with_next_symbol(all, &distinct(heads));
-            short = with_any_symbol_before(&short, length);
-            if length > 0 && heads.len() + short.len() > PAIRS_MAX {
+            let longer = with_next_symbol(all, &pairs);
+            if length > 0 && longer.len() > PAIRS_MAX {
                 break;
             }
+            if length > 0 {
+                short.push(ends(all, &pairs));
+            }
             length += 1;
-            pairs.clone_from(&heads);
-            pairs.extend_from_slice(&short);
-            let is_end = |(_, position): &&Pair| all.entry(*position).is_end();
-            short.extend(heads.iter().filter(is_end));
+            pairs = longer;
         }
-        Self::of_pairs(all, &distinct(pairs), length)
+        let mut lists = Lists::new(all);
+        let short: Vec<ShortLiterals> = (1..)
+            .zip(&short)
+            .map(|(length, pairs)| ShortLiterals::new(&mut lists, pairs, length))
+            .collect();
+        Self::of_pairs(lists, &pairs, &short, length)
     }
 
-    fn of_pairs(all: &Positions, pairs: &[Pair], length: u32) -> Self {
+    fn of_pairs(
+        mut lists: Lists<'_>,
+        pairs: &[Pair],
+        short: &[ShortLiterals],
+        length: u32,
+    ) -> Self {
         let grams: Gram = 1 << (length * SYMBOL_BITS);
         let mut present = vec![SymbolSet::default(); grams as usize / SYMBOLS];
-        let (mut lists, mut entries, mut positions) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut known, mut list) = (HashMap::<Vec<Position>, u32>::new(), Vec::new());
-        for of_gram in pairs.chunk_by(|(one, _), (other, _)| one == other) {
-            let (row, last) = split(of_gram.first().map_or(0, |&(gram, _)| gram));
-            present[row] = present[row].union(SymbolSet::from_iter([last]));
-            list.clear();
-            list.extend(of_gram.iter().map(|&(_, position)| position));
-            lists.push(*known.entry_ref(list.as_slice()).or_insert_with(|| {
-                entries.push(ListEntry::new(all, &list, positions.len()));
-                positions.extend_from_slice(&list);
-                entries.len() as u32 - 1
-            }));
+        for &(gram, _) in pairs {
+            let (row, last) = split(gram);
+            present[row].insert(last);
         }
-        entries.push(ListEntry::new(all, &[], positions.len()));
+        for (row, symbols) in (0..).zip(&mut present) {
+            for short in short {
+                *symbols = symbols.union(short.ends(row));
+            }
+        }
+        let mut list_of_gram = Vec::new();
+        let mut pairs = by_gram(pairs).peekable();
+        for (row, symbols) in (0..).zip(&present) {
+            for last in symbols.iter() {
+                let gram = row << SYMBOL_BITS | Gram::from(last);
+                let begun = pairs.next_if(|pairs| pairs.first().is_some_and(|pair| pair.0 == gram));
+                let mut list = begun.map(|pairs| lists.of_pairs(pairs));
+                for short in short {
+                    list = lists.union(list, short.list(gram));
+                }
+                list_of_gram.push(list.unwrap_or_default());
+            }
+        }
+        lists.push([]);
         let mut before = 0;
         let rank = |row: &SymbolSet| {
             before += row.len();
@@ -118,9 +103,9 @@ impl GramTable {
             mask: grams - 1,
             ranks: present.iter().map(rank).collect(),
             present: present.into(),
-            lists: lists.into(),
-            entries: entries.into(),
-            positions: positions.into(),
+            lists: list_of_gram.into(),
+            entries: lists.entries.into(),
+            positions: lists.positions.into(),
         }
     }
 
@@ -193,31 +178,29 @@ fn split(gram: Gram) -> (usize, Symbol) {
     (gram as usize / SYMBOLS, last as Symbol)
 }
 
-/// The pairs of grams with one more symbol.
+/// The pairs of grams with one more symbol, in the order of the grams. The given pairs are in this
+/// order.
 fn with_next_symbol(all: &Positions, pairs: &[Pair]) -> Vec<Pair> {
     let mut longer = Vec::new();
-    for &(gram, position) in pairs {
-        for follower in all.followers_of(position) {
-            let gram = gram << SYMBOL_BITS;
-            let symbols = follower.symbols.iter();
-            longer.extend(symbols.map(|symbol| (gram | Gram::from(symbol), follower.position)));
+    for of_gram in by_gram(pairs) {
+        let first = longer.len();
+        for &(gram, position) in of_gram {
+            for follower in all.followers_of(position) {
+                let gram = gram << SYMBOL_BITS;
+                let symbols = follower.symbols.iter();
+                longer.extend(symbols.map(|symbol| (gram | Gram::from(symbol), follower.position)));
+            }
+        }
+        if let Some(of_gram) = longer.get_mut(first..) {
+            of_gram.sort_unstable();
         }
     }
+    longer.dedup();
     longer
 }
 
-/// The same pairs, each once, in the order of their grams.
-fn distinct(mut pairs: Vec<Pair>) -> Vec<Pair> {
-    pairs.sort_unstable_by_key(|&(gram, position)| u64::from(gram) << 32 | u64::from(position));
-    pairs.dedup();
-    pairs
-}
-
-/// The pairs of grams of `length` symbols, with any symbol before.
-fn with_any_symbol_before(pairs: &[Pair], length: u32) -> Vec<Pair> {
-    let with_any = |&(gram, position): &Pair| {
-        let symbols = 0..SYMBOLS as Gram;
-        symbols.map(move |symbol| (symbol << (length * SYMBOL_BITS) | gram, position))
-    };
-    pairs.iter().flat_map(with_any).collect()
+/// The pairs in whose position a literal ends.
+fn ends(all: &Positions, pairs: &[Pair]) -> Vec<Pair> {
+    let is_end = |(_, position): &&Pair| all.entry(*position).is_end();
+    pairs.iter().filter(is_end).copied().collect()
 }

@@ -14,7 +14,9 @@
 
 mod alphabet;
 mod grams;
+mod lists;
 mod positions;
+mod short_literals;
 mod symbol_set;
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,10 @@ impl SymbolSet {
         Self(self.0 | other.0)
     }
 
+    pub(super) fn insert(&mut self, symbol: Symbol) {
+        self.0 |= Self::of(symbol).0;
+    }
+
     pub(super) fn iter(self) -> impl Iterator<Item = Symbol> {
         let mut left = self.0;
         std::iter::from_fn(move || {

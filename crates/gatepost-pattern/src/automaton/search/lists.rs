@@ -1,0 +1,107 @@
+//! Lists of positions, of which many grams share one.
+
+use hashbrown::HashMap;
+
+use super::positions::Positions;
+use super::symbol_set::{Gram, SymbolSet};
+use crate::automaton::nfa::Position;
+
+/// A gram and a position that it leads to.
+pub(super) type Pair = (Gram, Position);
+
+/// The pairs of each gram, where those of a gram are side by side.
+pub(super) fn by_gram(pairs: &[Pair]) -> impl Iterator<Item = &[Pair]> {
+    pairs.chunk_by(|one, other| one.0 == other.0)
+}
+
+/// The symbols that lead on from the positions of a list, and where these begin among all. They end
+/// where those of the next list begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListEntry {
+    /// All symbols if a literal ends in one of the positions.
+    pub(super) symbols: SymbolSet,
+    pub(super) positions: u32,
+}
+
+/// Lists of positions, as they are collected.
+pub(super) struct Lists<'p> {
+    all: &'p Positions,
+    pub(super) entries: Vec<ListEntry>,
+    /// The positions of all lists.
+    pub(super) positions: Vec<Position>,
+    /// By position: the list of it alone, which most lists are.
+    of_one: HashMap<Position, u32>,
+}
+
+impl<'p> Lists<'p> {
+    pub(super) fn new(all: &'p Positions) -> Self {
+        Self {
+            all,
+            entries: Vec::new(),
+            positions: Vec::new(),
+            of_one: HashMap::new(),
+        }
+    }
+
+    /// The number of the list of the positions of a gram. Equal lists mostly belong to grams that
+    /// follow each other.
+    pub(super) fn of_pairs(&mut self, pairs: &[Pair]) -> u32 {
+        let positions = pairs.iter().map(|&(_, position)| position);
+        if let &[(_, position)] = pairs {
+            if let Some(&known) = self.of_one.get(&position) {
+                return known;
+            }
+            let number = self.push(positions);
+            self.of_one.insert(position, number);
+            return number;
+        }
+        let last = self.entries.last().map_or(0, |last| last.positions);
+        let last = self.positions.get(last as usize..).unwrap_or_default();
+        if last.iter().copied().eq(positions.clone()) {
+            return self.entries.len() as u32 - 1;
+        }
+        self.push(positions)
+    }
+
+    /// The number of the list of the positions of two lists.
+    pub(super) fn union(&mut self, one: Option<u32>, other: Option<u32>) -> Option<u32> {
+        let (Some(one), Some(other)) = (one, other) else {
+            return one.or(other);
+        };
+        let mut both: Vec<Pair> = Vec::new();
+        for list in [one, other] {
+            let end = self.entries.get(list as usize + 1);
+            let end = end.map_or(self.positions.len(), |next| next.positions as usize);
+            let first = self
+                .entries
+                .get(list as usize)
+                .map_or(end, |list| list.positions as usize);
+            let positions = self.positions.get(first..end).unwrap_or_default();
+            both.extend(positions.iter().map(|&position| (0, position)));
+        }
+        both.sort_unstable();
+        both.dedup();
+        Some(self.of_pairs(&both))
+    }
+
+    /// Adds a list; returns its number.
+    pub(super) fn push(&mut self, positions: impl IntoIterator<Item = Position>) -> u32 {
+        let first = self.positions.len() as u32;
+        let mut symbols = SymbolSet::default();
+        for position in positions {
+            let entry = self.all.entry(position);
+            let after = if entry.is_end() {
+                SymbolSet::ALL
+            } else {
+                entry.symbols
+            };
+            symbols = symbols.union(after);
+            self.positions.push(position);
+        }
+        self.entries.push(ListEntry {
+            symbols,
+            positions: first,
+        });
+        self.entries.len() as u32 - 1
+    }
+}
