@@ -93,7 +93,7 @@ impl GramTable {
                 list_of_gram.push(list.unwrap_or_default());
             }
         }
-        lists.push([]);
+        lists.push(&[]);
         let mut before = 0;
         let rank = |row: &SymbolSet| {
             before += row.len();

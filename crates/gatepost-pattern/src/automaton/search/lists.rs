@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::positions::Positions;
 use super::symbol_set::{Gram, SymbolSet};
-use crate::automaton::nfa::Position;
+use crate::automaton::nfa::{Position, PositionSet};
 
 /// A gram and a position that it leads to.
 pub(super) type Pair = (Gram, Position);
@@ -43,24 +43,10 @@ impl<'p> Lists<'p> {
         }
     }
 
-    /// The number of the list of the positions of a gram. Equal lists mostly belong to grams that
-    /// follow each other.
+    /// The number of the list of the positions of a gram.
     pub(super) fn of_pairs(&mut self, pairs: &[Pair]) -> u32 {
-        let positions = pairs.iter().map(|&(_, position)| position);
-        if let &[(_, position)] = pairs {
-            if let Some(&known) = self.of_one.get(&position) {
-                return known;
-            }
-            let number = self.push(positions);
-            self.of_one.insert(position, number);
-            return number;
-        }
-        let last = self.entries.last().map_or(0, |last| last.positions);
-        let last = self.positions.get(last as usize..).unwrap_or_default();
-        if last.iter().copied().eq(positions.clone()) {
-            return self.entries.len() as u32 - 1;
-        }
-        self.push(positions)
+        let positions: PositionSet = pairs.iter().map(|&(_, position)| position).collect();
+        self.number(&positions)
     }
 
     /// The number of the list of the positions of two lists.
@@ -68,27 +54,45 @@ impl<'p> Lists<'p> {
         let (Some(one), Some(other)) = (one, other) else {
             return one.or(other);
         };
-        let mut both: Vec<Pair> = Vec::new();
-        for list in [one, other] {
-            let end = self.entries.get(list as usize + 1);
-            let end = end.map_or(self.positions.len(), |next| next.positions as usize);
-            let first = self
-                .entries
-                .get(list as usize)
-                .map_or(end, |list| list.positions as usize);
-            let positions = self.positions.get(first..end).unwrap_or_default();
-            both.extend(positions.iter().map(|&position| (0, position)));
-        }
+        let mut both = PositionSet::from_slice(self.list(one));
+        both.extend_from_slice(self.list(other));
         both.sort_unstable();
         both.dedup();
-        Some(self.of_pairs(&both))
+        Some(self.number(&both))
+    }
+
+    /// The number of a list. Equal lists mostly belong to grams that follow each other.
+    fn number(&mut self, list: &[Position]) -> u32 {
+        if let &[position] = list {
+            if let Some(&known) = self.of_one.get(&position) {
+                return known;
+            }
+            let number = self.push(list);
+            self.of_one.insert(position, number);
+            return number;
+        }
+        let last = self.entries.len().saturating_sub(1) as u32;
+        if self.list(last) == list {
+            return last;
+        }
+        self.push(list)
+    }
+
+    /// The positions of a list.
+    fn list(&self, number: u32) -> &[Position] {
+        let first = |number: u32| {
+            let entry = self.entries.get(number as usize);
+            entry.map_or(self.positions.len(), |entry| entry.positions as usize)
+        };
+        let range = first(number)..first(number + 1);
+        self.positions.get(range).unwrap_or_default()
     }
 
     /// Adds a list; returns its number.
-    pub(super) fn push(&mut self, positions: impl IntoIterator<Item = Position>) -> u32 {
+    pub(super) fn push(&mut self, list: &[Position]) -> u32 {
         let first = self.positions.len() as u32;
         let mut symbols = SymbolSet::default();
-        for position in positions {
+        for &position in list {
             let entry = self.all.entry(position);
             let after = if entry.is_end() {
                 SymbolSet::ALL
@@ -96,8 +100,8 @@ impl<'p> Lists<'p> {
                 entry.symbols
             };
             symbols = symbols.union(after);
-            self.positions.push(position);
         }
+        self.positions.extend_from_slice(list);
         self.entries.push(ListEntry {
             symbols,
             positions: first,
