@@ -151,7 +151,8 @@ impl Symbols {
     }
 }
 
-/// The probability of a byte of the set, at least.
+/// The probability that a byte is in the set; each of its bytes counts with [`PROBABILITY_MIN`] at
+/// least.
 fn likelihood(bytes: &ByteSet) -> f32 {
     bytes
         .iter()
@@ -176,7 +177,8 @@ fn waiting_positions(builder: &NfaBuilder) -> Vec<f32> {
         let active = if number <= ANCHORED_START {
             1.0
         } else {
-            let before = reached[number as usize];
+            // However many ways lead to a position, it waits once.
+            let before = f32::min(reached[number as usize], 1.0);
             waiting[set] += before;
             let active = before * likelihoods[set];
             if followers.contains(&number) {

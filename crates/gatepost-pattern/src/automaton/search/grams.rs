@@ -8,7 +8,7 @@
 //! last position.
 
 use super::lists::{ListEntry, Lists, Pair, by_gram};
-use super::positions::Positions;
+use super::positions::{Follower, Positions};
 use super::short_literals::ShortLiterals;
 use super::symbol_set::{Gram, SYMBOL_BITS, SYMBOLS, Symbol, SymbolSet};
 use super::text::TextReader;
@@ -45,10 +45,10 @@ impl GramTable {
         let mut short = Vec::new();
         let mut length = 0;
         while length < LENGTH_MAX && (length < 2 || pairs.len() >= PAIRS_MIN) {
-            let longer = with_next_symbol(all, &pairs);
-            if length > 0 && longer.len() > PAIRS_MAX {
+            let pairs_max = if length == 0 { usize::MAX } else { PAIRS_MAX };
+            let Some(longer) = with_next_symbol(all, &pairs, pairs_max) else {
                 break;
-            }
+            };
             if length > 0 {
                 short.push(ends(all, &pairs));
             }
@@ -178,25 +178,32 @@ fn split(gram: Gram) -> (usize, Symbol) {
     (gram as usize / SYMBOLS, last as Symbol)
 }
 
-/// The pairs of grams with one more symbol, in the order of the grams. The given pairs are in this
-/// order.
-fn with_next_symbol(all: &Positions, pairs: &[Pair]) -> Vec<Pair> {
+/// The pairs of grams with one more symbol, in the order of the grams, as the given ones are;
+/// `None` if there are more than `pairs_max`.
+fn with_next_symbol(all: &Positions, pairs: &[Pair], pairs_max: usize) -> Option<Vec<Pair>> {
     let mut longer = Vec::new();
     for of_gram in by_gram(pairs) {
+        let followers = of_gram
+            .iter()
+            .flat_map(|&(_, position)| all.followers_of(position));
+        let mut followers: Vec<&Follower> = followers.collect();
+        followers.sort_unstable_by_key(|follower| follower.position);
+        followers.dedup_by_key(|follower| follower.position);
         let first = longer.len();
-        for &(gram, position) in of_gram {
-            for follower in all.followers_of(position) {
-                let gram = gram << SYMBOL_BITS;
-                let symbols = follower.symbols.iter();
-                longer.extend(symbols.map(|symbol| (gram | Gram::from(symbol), follower.position)));
+        for follower in followers {
+            for symbol in follower.symbols.iter() {
+                let gram = of_gram.first().map_or(0, |&(gram, _)| gram);
+                longer.push((gram << SYMBOL_BITS | Gram::from(symbol), follower.position));
             }
+        }
+        if longer.len() > pairs_max {
+            return None;
         }
         if let Some(of_gram) = longer.get_mut(first..) {
             of_gram.sort_unstable();
         }
     }
-    longer.dedup();
-    longer
+    Some(longer)
 }
 
 /// The pairs in whose position a literal ends.

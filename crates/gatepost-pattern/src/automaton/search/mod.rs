@@ -9,8 +9,9 @@
 //! A DFA would have too many states to be made at load, and each mail leads to some hundred states
 //! of a lazy DFA to which no earlier mail led.
 //!
-//! Invariant: every occurrence of a literal is reported, in the order of their ends. Since symbols
-//! merge bytes ([`alphabet`]), a few other texts are reported too.
+//! Invariant: every occurrence of a literal is reported, in the order of their ends; more than once
+//! if several ways lead to its end. Since symbols merge bytes ([`alphabet`]), a few other texts are
+//! reported too.
 
 mod alphabet;
 mod grams;

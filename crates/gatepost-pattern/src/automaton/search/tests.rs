@@ -189,3 +189,20 @@ fn a_search_can_be_stopped() {
     };
     assert_eq!(search.search(&text, &mut finished), Ok(()));
 }
+
+/// A rare byte before hundreds of optional ones leads to each of them in many ways. The table of
+/// its grams stays small, and the classes of other literals are merged beside it.
+#[test]
+fn many_optional_bytes_take_little_memory() {
+    let optional = (0..500).map(|number| format!("[^\\x{:02x}]?", 0x80 + number % 0x80));
+    let mut patterns = vec![format!("z{}y", optional.collect::<String>())];
+    patterns.extend((0x80..=0xff).map(|byte| format!("\\x{byte:02x}zzz")));
+    let builder = builder_of(&patterns);
+    let search = LiteralSearch::new(&builder);
+    assert_eq!(search.grams.length(), 2);
+    let text = [b"\x90zzz -- ".as_slice(), &[b'-'; 400], b"y"].concat();
+    let found = found(&search, &text);
+    let expected = simulated(&builder, &text);
+    assert!(expected.contains(&(0, text.len())));
+    assert!(expected.iter().all(|literal| found.contains(literal)));
+}

@@ -51,11 +51,7 @@ fn first_uses(out: &mut impl Write, profile: &ScanProfile, total: Duration) -> i
             use_of.count as f64 / profile.messages.max(1) as f64
         )?;
     }
-    writeln!(
-        out,
-        "prefilters read {} bytes, and compute nothing on first use",
-        profile.filtered_bytes
-    )
+    writeln!(out, "prefilters read {} bytes", profile.filtered_bytes)
 }
 
 /// Prints the precision of the prefilters.
