@@ -88,8 +88,7 @@ impl Template {
                 quote(value, body);
             }
         });
-        let pattern = Pattern::parse_bare(&body, self.modifiers);
-        Some(pattern.map(Pattern::single_use))
+        Some(Pattern::parse_bare(&body, self.modifiers))
     }
 
     /// The prefix filter of the pattern with any values. They are parts of a sequence, since every

@@ -74,6 +74,8 @@ pub enum CompileMode {
     AsWritten,
     /// Finds the first match at or after an offset; `.` matches every byte.
     Search,
+    /// The same without machine code, which takes longer to make than a few texts to search.
+    SearchFew,
     /// Matches at an offset; `.` matches every byte.
     Anchored,
 }
@@ -84,7 +86,7 @@ impl PcreCode {
         let (mut error, mut offset) = (0, 0);
         let options = match mode {
             CompileMode::AsWritten => 0,
-            CompileMode::Search => sys::PCRE2_DOTALL,
+            CompileMode::Search | CompileMode::SearchFew => sys::PCRE2_DOTALL,
             CompileMode::Anchored => sys::PCRE2_DOTALL | sys::PCRE2_ANCHORED,
         };
         let options = options | sys::PCRE2_NEVER_UTF;
@@ -101,27 +103,35 @@ impl PcreCode {
             )
         };
         let code = NonNull::new(code).ok_or(PcreError(error))?;
-        // SAFETY: the pattern was just made, and no other reference to it exists. Where there is no
-        // compiler for this machine the call says so and the pattern is interpreted.
-        let outcome = unsafe { sys::pcre2_jit_compile_8(code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
-        let mut jit_bytes = 0usize;
+        let mut code = Self {
+            code,
+            native_bytes: 0,
+        };
+        if mode != CompileMode::SearchFew {
+            code.make_native();
+        }
+        Ok(code)
+    }
+
+    /// Compiles the pattern to machine code, if there is a compiler for this machine.
+    fn make_native(&mut self) {
+        // SAFETY: `&mut` excludes every other reference to the pattern, which is alive. Where there
+        // is no compiler for this machine the call says so and the pattern is interpreted.
+        let outcome =
+            unsafe { sys::pcre2_jit_compile_8(self.code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
+        let mut bytes = 0usize;
         // SAFETY: the pattern is alive, and the answer is written to a variable of its type.
         let known = unsafe {
             sys::pcre2_pattern_info_8(
-                code.as_ptr(),
+                self.code.as_ptr(),
                 sys::PCRE2_INFO_JITSIZE,
-                (&raw mut jit_bytes).cast(),
+                (&raw mut bytes).cast(),
             )
         };
-        Ok(Self {
-            code,
-            // A pattern with `(*NO_JIT)` compiles without an error, and has no JIT code.
-            native_bytes: if outcome == 0 && known == 0 {
-                jit_bytes
-            } else {
-                0
-            },
-        })
+        // A pattern with `(*NO_JIT)` compiles without an error, and has no machine code.
+        if outcome == 0 && known == 0 {
+            self.native_bytes = bytes;
+        }
     }
 
     /// The size of the machine code; 0 if the pattern is interpreted.
@@ -313,6 +323,18 @@ mod tests {
         let code = PcreCode::compile(pattern, CompileMode::Anchored).unwrap();
         assert_eq!(code.search(b"xa cb b", 1, 1000), Ok(Some((1, 2))));
         assert_eq!(code.search(b"xa cb b", 2, 1000), Ok(None));
+    }
+
+    #[test]
+    fn a_pattern_for_few_texts_has_no_machine_code() {
+        let pattern = "a.{2,9}b";
+        let searched = |mode| {
+            let code = PcreCode::compile(pattern, mode).unwrap();
+            (code.native_bytes() > 0, code.search(b"xa--a\nbb", 1, 1000))
+        };
+        let found = Ok(Some((1, 8)));
+        assert_eq!(searched(CompileMode::SearchFew), (false, found));
+        assert_eq!(searched(CompileMode::Search).1, found);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Pattern {
     source: Source,
     /// The linear engine searches texts of every length.
     prefers_linear: bool,
-    /// Few texts are searched, so structures that pay off only over many texts are not built.
+    /// Few texts are searched, so what pays off only over many texts is not made.
     is_single_use: bool,
     /// Kept until [`Pattern::take_tree`].
     tree: Option<Box<Node>>,
@@ -154,10 +154,14 @@ impl Pattern {
         }
     }
 
+    fn parsed(&self) -> ParsedSource<'_> {
+        self.source.parsed(self.tree.as_deref())
+    }
+
     /// Compiles everything that the first search would compile; an error means that the pattern
     /// cannot run.
     pub fn compile(&self) -> Result<(), String> {
-        self.code(&self.source.parsed())
+        self.code(&self.parsed())
             .map(|_| ())
             .map_err(|LimitReached(reason)| reason)
     }
@@ -165,7 +169,7 @@ impl Pattern {
     /// Creates the data that its first candidate would wait for: the prefix filter, and compiled
     /// code.
     pub fn make_ready(&self) {
-        let parsed = self.source.parsed();
+        let parsed = self.parsed();
         if self.prefix(&parsed).literal.is_none() && !self.is_opaque {
             // An error is reported by the first search.
             let code = self.anchored(&parsed);
@@ -177,7 +181,12 @@ impl Pattern {
     }
 
     fn code(&self, parsed: &ParsedSource<'_>) -> Result<&PcreCode, LimitReached> {
-        let compile = || compiled(parsed, CompileMode::Search);
+        let mode = if self.is_single_use {
+            CompileMode::SearchFew
+        } else {
+            CompileMode::Search
+        };
+        let compile = || compiled(parsed, mode);
         let code = self.code.get_or_init(compile).as_ref();
         code.map_err(|reason| LimitReached(reason.to_string()))
     }
@@ -216,7 +225,7 @@ impl Pattern {
         if self.is_single_use && !is_long {
             return self.search(text, start, keep_going);
         }
-        let parsed = self.source.parsed();
+        let parsed = self.parsed();
         let prefix = self.prefix(&parsed);
         if prefix.rules_out(text, start) {
             return Ok(None);
@@ -307,7 +316,7 @@ impl Pattern {
     ) -> Result<MatchSpan, LimitReached> {
         let offsets = text.len().saturating_sub(start) + 1;
         let steps_max = u32::try_from(SEARCH_STEPS_MAX / offsets).unwrap_or(STEPS_MAX);
-        let parsed = self.source.parsed();
+        let parsed = self.parsed();
         let code = self.code(&parsed)?;
         match code.search(text, start, steps_max.min(STEPS_MAX)) {
             Err(PcreError::STEPS) if steps_max < STEPS_MAX && !self.is_opaque => {}
@@ -328,13 +337,13 @@ impl Pattern {
 
     /// Whether the pattern consists of a few literals and needs no engine.
     pub fn is_literal(&self) -> bool {
-        !self.is_single_use && self.prefix(&self.source.parsed()).literal.is_some()
+        !self.is_single_use && self.prefix(&self.parsed()).literal.is_some()
     }
 
     /// The number of matches of a pattern that is a few literals, up to `hits_max`, in one pass
     /// over the text; 0 for any other pattern.
     pub fn count_literal(&self, text: &[u8], hits_max: u32) -> u32 {
-        let prefix = self.prefix(&self.source.parsed());
+        let prefix = self.prefix(&self.parsed());
         let Some(literal) = &prefix.literal else {
             return 0;
         };
@@ -378,7 +387,7 @@ impl Pattern {
             let found = self.search(text, *offsets.start(), keep_going)?;
             return Ok((found.is_some_and(|(start, _)| offsets.contains(&start)), 1));
         }
-        let parsed = self.source.parsed();
+        let parsed = self.parsed();
         let prefix = self.prefix(&parsed);
         let mut candidates = prefix.candidates(text);
         let (mut at, last) = offsets.into_inner();

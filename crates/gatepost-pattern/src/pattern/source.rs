@@ -4,6 +4,7 @@
 //! first needs a pattern needs its prefix filter and its compiled code, so one [`ParsedSource`]
 //! serves both.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use super::error::PatternError;
@@ -31,11 +32,11 @@ impl Source {
             Ok(tree) => tree,
             Err(error) => {
                 let opaque = syntax::opaque(body, modifiers).ok_or_else(|| error.clone())?;
-                let compiled = engine::compile(&opaque, CompileMode::Search);
+                let compiled = engine::compile(&opaque, CompileMode::SearchFew);
                 return compiled.map(|_| (source, opaque)).map_err(|_| error.into());
             }
         };
-        let compiled = engine::compile(&tree, CompileMode::Search);
+        let compiled = engine::compile(&tree, CompileMode::SearchFew);
         compiled
             .map(|_| (source, tree))
             .map_err(PatternError::Engine)
@@ -49,11 +50,13 @@ impl Source {
             .unwrap_or(Node::Empty)
     }
 
-    /// The source for one search, which parses it at most once.
-    pub(super) fn parsed(&self) -> ParsedSource<'_> {
+    /// The source for one search, which parses it at most once, and not if its tree is known.
+    pub(super) fn parsed<'p>(&'p self, tree: Option<&'p Node>) -> ParsedSource<'p> {
         ParsedSource {
             source: self,
-            tree: OnceCell::new(),
+            tree: tree
+                .map(Cow::Borrowed)
+                .map_or_else(OnceCell::new, OnceCell::from),
         }
     }
 }
@@ -61,11 +64,11 @@ impl Source {
 /// The tree of a pattern, parsed when it is first needed.
 pub(super) struct ParsedSource<'p> {
     source: &'p Source,
-    tree: OnceCell<Node>,
+    tree: OnceCell<Cow<'p, Node>>,
 }
 
 impl ParsedSource<'_> {
     pub(super) fn tree(&self) -> &Node {
-        self.tree.get_or_init(|| self.source.tree())
+        self.tree.get_or_init(|| Cow::Owned(self.source.tree()))
     }
 }

@@ -16,6 +16,10 @@ use crate::RuleId;
 use crate::language::definition::View;
 use crate::tags::message;
 
+/// Texts of so many bytes in total are searched without machine code, which takes as long to make
+/// as they to search.
+const FEW_BYTES_MAX: usize = 2048;
+
 /// The part of a message that a pattern matches.
 #[derive(Debug)]
 pub(crate) enum MatchedText {
@@ -121,9 +125,12 @@ impl TemplateRule {
             return;
         }
         // A value that makes no valid pattern, such as one too long, counts as missing.
-        let Some(Ok(pattern)) = self.template.fill(captured) else {
+        let Some(Ok(mut pattern)) = self.template.fill(captured) else {
             return;
         };
+        if texts.iter().map(|text| text.len()).sum::<usize>() <= FEW_BYTES_MAX {
+            pattern = pattern.single_use();
+        }
         if self.negated {
             let limits = state.limited.len();
             let found = texts

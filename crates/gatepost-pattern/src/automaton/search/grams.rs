@@ -8,8 +8,9 @@
 //! last position.
 
 use super::lists::{ListEntry, Lists, Pair, by_gram};
-use super::positions::{Follower, Positions};
+use super::lookahead::NextSymbols;
 use super::short_literals::ShortLiterals;
+use super::symbol_nfa::SymbolNfa;
 use super::symbol_set::{Gram, SYMBOL_BITS, SYMBOLS, Symbol, SymbolSet};
 use super::text::TextReader;
 use crate::automaton::nfa::Position;
@@ -40,22 +41,22 @@ pub(super) struct GramTable {
 
 impl GramTable {
     /// The grams with which the literals begin that start in the followers of `root`.
-    pub(super) fn new(all: &Positions, root: Position) -> Self {
+    pub(super) fn new(nfa: &SymbolNfa<'_>, root: Position) -> Self {
         let mut pairs = vec![(0, root)];
         let mut short = Vec::new();
         let mut length = 0;
         while length < LENGTH_MAX && (length < 2 || pairs.len() >= PAIRS_MIN) {
             let pairs_max = if length == 0 { usize::MAX } else { PAIRS_MAX };
-            let Some(longer) = with_next_symbol(all, &pairs, pairs_max) else {
+            let Some(longer) = with_next_symbol(nfa, &pairs, pairs_max) else {
                 break;
             };
             if length > 0 {
-                short.push(ends(all, &pairs));
+                short.push(ends(nfa, &pairs));
             }
             length += 1;
             pairs = longer;
         }
-        let mut lists = Lists::new(all);
+        let mut lists = Lists::new(nfa);
         let short: Vec<ShortLiterals> = (1..)
             .zip(&short)
             .map(|(length, pairs)| ShortLiterals::new(&mut lists, pairs, length))
@@ -128,7 +129,7 @@ impl GramTable {
         while let Some(symbol) = rest.next() {
             rest.gram = self.next(rest.gram, symbol);
             if self.contains(rest.gram) {
-                let positions = self.positions(rest.gram, rest.next_symbol());
+                let positions = self.positions(rest.gram, rest.next_symbols());
                 if !positions.is_empty() {
                     *text = rest;
                     return Some(positions);
@@ -146,9 +147,9 @@ impl GramTable {
     }
 
     /// The positions that a gram leads to, if a literal ends with it or may continue with the next
-    /// symbol.
+    /// symbols.
     #[inline]
-    pub(super) fn positions(&self, gram: Gram, next_symbol: Symbol) -> &[Position] {
+    pub(super) fn positions(&self, gram: Gram, next: NextSymbols) -> &[Position] {
         let (row, last) = split(gram);
         let (Some(present), Some(before)) = (self.present.get(row), self.ranks.get(row)) else {
             return &[];
@@ -162,8 +163,8 @@ impl GramTable {
             .get(rank as usize)
             .map_or(0, |&list| list as usize);
         match self.entries.get(list..list + 2) {
-            Some([entry, next]) if entry.symbols.contains(next_symbol) => {
-                let range = entry.positions as usize..next.positions as usize;
+            Some([entry, after]) if entry.lookahead.permits(next) => {
+                let range = entry.positions as usize..after.positions as usize;
                 self.positions.get(range).unwrap_or_default()
             }
             _ => &[],
@@ -180,20 +181,20 @@ fn split(gram: Gram) -> (usize, Symbol) {
 
 /// The pairs of grams with one more symbol, in the order of the grams, as the given ones are;
 /// `None` if there are more than `pairs_max`.
-fn with_next_symbol(all: &Positions, pairs: &[Pair], pairs_max: usize) -> Option<Vec<Pair>> {
+fn with_next_symbol(nfa: &SymbolNfa<'_>, pairs: &[Pair], pairs_max: usize) -> Option<Vec<Pair>> {
     let mut longer = Vec::new();
     for of_gram in by_gram(pairs) {
         let followers = of_gram
             .iter()
-            .flat_map(|&(_, position)| all.followers_of(position));
-        let mut followers: Vec<&Follower> = followers.collect();
-        followers.sort_unstable_by_key(|follower| follower.position);
-        followers.dedup_by_key(|follower| follower.position);
+            .flat_map(|&(_, position)| nfa.followers(position));
+        let mut followers: Vec<(SymbolSet, Position)> = followers.collect();
+        followers.sort_unstable_by_key(|&(_, position)| position);
+        followers.dedup_by_key(|&mut (_, position)| position);
         let first = longer.len();
-        for follower in followers {
-            for symbol in follower.symbols.iter() {
+        for (symbols, position) in followers {
+            for symbol in symbols.iter() {
                 let gram = of_gram.first().map_or(0, |&(gram, _)| gram);
-                longer.push((gram << SYMBOL_BITS | Gram::from(symbol), follower.position));
+                longer.push((gram << SYMBOL_BITS | Gram::from(symbol), position));
             }
         }
         if longer.len() > pairs_max {
@@ -207,7 +208,7 @@ fn with_next_symbol(all: &Positions, pairs: &[Pair], pairs_max: usize) -> Option
 }
 
 /// The pairs in whose position a literal ends.
-fn ends(all: &Positions, pairs: &[Pair]) -> Vec<Pair> {
-    let is_end = |(_, position): &&Pair| all.entry(*position).is_end();
+fn ends(nfa: &SymbolNfa<'_>, pairs: &[Pair]) -> Vec<Pair> {
+    let is_end = |(_, position): &&Pair| !nfa.literals(*position).is_empty();
     pairs.iter().filter(is_end).copied().collect()
 }

@@ -2,8 +2,9 @@
 
 use hashbrown::HashMap;
 
-use super::positions::Positions;
-use super::symbol_set::{Gram, SymbolSet};
+use super::lookahead::Lookahead;
+use super::symbol_nfa::SymbolNfa;
+use super::symbol_set::Gram;
 use crate::automaton::nfa::{Position, PositionSet};
 
 /// A gram and a position that it leads to.
@@ -14,18 +15,17 @@ pub(super) fn by_gram(pairs: &[Pair]) -> impl Iterator<Item = &[Pair]> {
     pairs.chunk_by(|one, other| one.0 == other.0)
 }
 
-/// The symbols that lead on from the positions of a list, and where these begin among all. They end
+/// The symbols that may follow the positions of a list, and where these begin among all. They end
 /// where those of the next list begin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListEntry {
-    /// All symbols if a literal ends in one of the positions.
-    pub(super) symbols: SymbolSet,
+    pub(super) lookahead: Lookahead,
     pub(super) positions: u32,
 }
 
 /// Lists of positions, as they are collected.
-pub(super) struct Lists<'p> {
-    all: &'p Positions,
+pub(super) struct Lists<'n> {
+    nfa: &'n SymbolNfa<'n>,
     pub(super) entries: Vec<ListEntry>,
     /// The positions of all lists.
     pub(super) positions: Vec<Position>,
@@ -33,10 +33,10 @@ pub(super) struct Lists<'p> {
     of_one: HashMap<Position, u32>,
 }
 
-impl<'p> Lists<'p> {
-    pub(super) fn new(all: &'p Positions) -> Self {
+impl<'n> Lists<'n> {
+    pub(super) fn new(nfa: &'n SymbolNfa<'n>) -> Self {
         Self {
-            all,
+            nfa,
             entries: Vec::new(),
             positions: Vec::new(),
             of_one: HashMap::new(),
@@ -91,19 +91,11 @@ impl<'p> Lists<'p> {
     /// Adds a list; returns its number.
     pub(super) fn push(&mut self, list: &[Position]) -> u32 {
         let first = self.positions.len() as u32;
-        let mut symbols = SymbolSet::default();
-        for &position in list {
-            let entry = self.all.entry(position);
-            let after = if entry.is_end() {
-                SymbolSet::ALL
-            } else {
-                entry.symbols
-            };
-            symbols = symbols.union(after);
-        }
+        let lookaheads = list.iter().map(|&position| self.nfa.lookahead(position));
+        let lookahead = lookaheads.fold(Lookahead::default(), Lookahead::union);
         self.positions.extend_from_slice(list);
         self.entries.push(ListEntry {
-            symbols,
+            lookahead,
             positions: first,
         });
         self.entries.len() as u32 - 1

@@ -16,8 +16,10 @@
 mod alphabet;
 mod grams;
 mod lists;
+mod lookahead;
 mod positions;
 mod short_literals;
+mod symbol_nfa;
 mod symbol_set;
 #[cfg(test)]
 mod tests;
@@ -25,11 +27,13 @@ mod text;
 
 use self::alphabet::Alphabet;
 use self::grams::GramTable;
+use self::lookahead::{AHEAD, NextSymbols};
 use self::positions::{Positions, SearchPosition};
-use self::symbol_set::Symbol;
+use self::symbol_nfa::SymbolNfa;
+use self::symbol_set::{NO_BYTE, Symbol};
 use self::text::TextReader;
 use super::literal::{LiteralVisitor, SearchStopped};
-use super::nfa::{ANCHORED_START, NfaBuilder, Position, UNANCHORED_START};
+use super::nfa::{ANCHORED_START, NfaBuilder, UNANCHORED_START};
 
 /// Active positions that are replaced before the visitor is asked whether to continue.
 const POSITIONS_PER_QUESTION: usize = 256;
@@ -49,11 +53,11 @@ impl LiteralSearch {
     /// The search for the literals of a builder.
     pub(crate) fn new(builder: &NfaBuilder) -> Self {
         let alphabet = Alphabet::new(builder);
-        let positions = Positions::new(builder, &alphabet);
+        let nfa = SymbolNfa::new(builder, &alphabet);
         Self {
-            grams: GramTable::new(&positions, UNANCHORED_START),
+            positions: Positions::new(&nfa),
+            grams: GramTable::new(&nfa, UNANCHORED_START),
             alphabet,
-            positions,
         }
     }
 
@@ -68,12 +72,12 @@ impl LiteralSearch {
             positions: &self.positions,
             visitor,
             end: 0,
-            next_symbol: 0,
+            next: [NO_BYTE; AHEAD],
             replaced: 0,
         };
         let at_start = self.positions.entry(ANCHORED_START);
         let (mut active, mut next) = (Vec::new(), Vec::new());
-        if !at_start.symbols.is_empty() {
+        if at_start.has_followers() {
             active.push(at_start.followers);
         }
         let mut reader = TextReader::new(&self.alphabet, text);
@@ -82,7 +86,7 @@ impl LiteralSearch {
                 let Some(begun) = self.grams.skip(&mut reader) else {
                     return Ok(());
                 };
-                search.next_symbol = reader.next_symbol();
+                search.next = reader.next_symbols();
                 search.end = text.len() - reader.left();
                 begun
             } else {
@@ -90,13 +94,13 @@ impl LiteralSearch {
                     return Ok(());
                 };
                 reader.gram = self.grams.next(reader.gram, symbol);
-                search.next_symbol = reader.next_symbol();
+                search.next = reader.next_symbols();
                 search.end = text.len() - reader.left();
                 search.step(&active, &mut next, symbol)?;
-                self.grams.positions(reader.gram, search.next_symbol)
+                self.grams.positions(reader.gram, search.next)
             };
             for &position in begun {
-                search.reach(&mut next, position);
+                search.reach(&mut next, &self.positions.entry(position));
             }
             if next.len() > COMPARED_MAX {
                 next.sort_unstable();
@@ -114,8 +118,8 @@ struct TextSearch<'s, V> {
     visitor: &'s mut V,
     /// The offset after the current byte.
     end: usize,
-    /// The symbol after the current byte.
-    next_symbol: Symbol,
+    /// The symbols after the current byte.
+    next: NextSymbols,
     /// Active positions replaced since the visitor was asked whether to continue.
     replaced: usize,
 }
@@ -145,24 +149,23 @@ impl<V: LiteralVisitor> TextSearch<'_, V> {
     }
 
     /// Reports the literals that end in a position, and adds the position to `next` if the next
-    /// byte leads on from it.
+    /// bytes lead on from it.
     #[inline]
-    fn reach(&mut self, next: &mut Vec<u32>, position: Position) {
-        let entry = self.positions.entry(position);
-        if entry.is_end() {
-            self.report(entry);
+    fn reach(&mut self, next: &mut Vec<u32>, position: &SearchPosition) {
+        if position.is_end() {
+            self.report(position);
         }
-        if entry.symbols.contains(self.next_symbol)
-            && (next.len() > COMPARED_MAX || !next.contains(&entry.followers))
+        if position.goes_on(self.next)
+            && (next.len() > COMPARED_MAX || !next.contains(&position.followers))
         {
-            next.push(entry.followers);
+            next.push(position.followers);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn report(&mut self, entry: SearchPosition) {
-        for &literal in self.positions.literals(entry) {
+    fn report(&mut self, position: &SearchPosition) {
+        for &literal in self.positions.literals(position) {
             self.visitor.literal_matched(literal, self.end);
         }
     }

@@ -1,12 +1,14 @@
 //! The positions of the NFA as a search steps through them.
 //!
 //! A search reads a few positions among twenty thousand, scattered over memory that no cache
-//! holds. So one load of an entry says all of a position, and its followers lie side by side.
+//! holds. So a follower says all of its position, and the followers of a position lie side by side:
+//! a step from one position to the next loads one line of the cache.
 
-use super::alphabet::Alphabet;
-use super::symbol_set::{Symbol, SymbolSet};
+use super::lookahead::NextSymbols;
+use super::symbol_nfa::SymbolNfa;
+use super::symbol_set::{NO_BYTE, Symbol, SymbolSet};
 use crate::automaton::literal::LiteralInfo;
-use crate::automaton::nfa::{NfaBuilder, Position};
+use crate::automaton::nfa::Position;
 
 /// All positions, their followers and their literals.
 #[derive(Debug)]
@@ -20,8 +22,8 @@ pub(super) struct Positions {
 /// A position.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SearchPosition {
-    /// The symbols that lead on to another position.
-    pub(super) symbols: SymbolSet,
+    /// The symbols of the next byte, and of the one after it, with which a literal goes on.
+    onward: [SymbolSet; 2],
     /// The first of its followers, which identifies the position while it is active.
     pub(super) followers: u32,
     /// The number of the list of the literals that end in the position.
@@ -30,12 +32,11 @@ pub(super) struct SearchPosition {
 
 /// A position that may follow another.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Follower {
-    /// The symbols that lead to the position.
-    pub(super) symbols: SymbolSet,
-    pub(super) position: Position,
-    /// The next follower in the list is one of another position.
-    is_last: bool,
+struct Follower {
+    /// The symbols that lead to the position, and [`NO_BYTE`] if the next follower in the list is
+    /// one of another position.
+    symbols: SymbolSet,
+    position: SearchPosition,
 }
 
 impl SearchPosition {
@@ -44,49 +45,46 @@ impl SearchPosition {
     pub(super) fn is_end(&self) -> bool {
         self.literals != 0
     }
+
+    /// Whether a literal may go on with these symbols.
+    #[inline]
+    pub(super) fn goes_on(&self, next: NextSymbols) -> bool {
+        let [one, two, _] = next;
+        let [first, second] = self.onward;
+        first.contains(one) && second.contains(two)
+    }
+
+    /// Whether a literal may go on with any symbols.
+    pub(super) fn has_followers(&self) -> bool {
+        !self.onward[0].is_empty()
+    }
 }
 
 impl Positions {
-    /// The positions of a builder.
-    pub(super) fn new(builder: &NfaBuilder, alphabet: &Alphabet) -> Self {
-        let sets = builder.sets().iter().map(|set| alphabet.symbols(set));
-        let sets: Vec<SymbolSet> = sets.collect();
+    pub(super) fn new(nfa: &SymbolNfa<'_>) -> Self {
         let mut entries = Vec::new();
-        let mut followers: Vec<Follower> = Vec::new();
-        let mut literals = vec![Box::default()];
-        for (_, follow, ending) in builder.positions() {
-            let first = followers.len();
-            let mut symbols = SymbolSet::default();
-            for &position in follow {
-                let (set, ..) = builder.positions()[position as usize];
-                let of_follower = sets[usize::from(set)];
-                symbols = symbols.union(of_follower);
-                followers.push(Follower {
-                    symbols: of_follower,
-                    position,
-                    is_last: false,
-                });
-            }
-            if let Some(last) = followers.get_mut(first..).and_then(<[_]>::last_mut) {
-                last.is_last = true;
-            }
-            let has_literals = !ending.is_empty();
+        let mut literals: Vec<Box<[LiteralInfo]>> = vec![Box::default()];
+        let mut followers = 0;
+        for position in nfa.positions() {
+            let ending = nfa.literals(position);
             entries.push(SearchPosition {
-                symbols,
-                followers: first as u32,
-                literals: if has_literals {
-                    literals.len() as u32
-                } else {
+                onward: nfa.onward(position).first_two(),
+                followers,
+                literals: if ending.is_empty() {
                     0
+                } else {
+                    literals.push(ending.into());
+                    literals.len() as u32 - 1
                 },
             });
-            if has_literals {
-                literals.push(ending.as_slice().into());
-            }
+            followers += nfa.followers(position).count() as u32;
         }
         Self {
+            followers: nfa
+                .positions()
+                .flat_map(|one| followers_of(nfa, &entries, one))
+                .collect(),
             entries: entries.into(),
-            followers: followers.into(),
             literals: literals.into(),
         }
     }
@@ -98,36 +96,48 @@ impl Positions {
         entry.copied().unwrap_or_default()
     }
 
-    /// Calls a function with each position that follows an active one after a symbol. Active
-    /// positions have at least one follower.
+    /// Calls a function with each position that follows an active one after the symbol of a byte.
+    /// Active positions have at least one follower.
     #[inline]
-    pub(super) fn each_next(&self, active: u32, symbol: Symbol, mut visit: impl FnMut(Position)) {
+    pub(super) fn each_next(
+        &self,
+        active: u32,
+        symbol: Symbol,
+        mut visit: impl FnMut(&SearchPosition),
+    ) {
         for follower in self.followers.get(active as usize..).unwrap_or_default() {
             if follower.symbols.contains(symbol) {
-                visit(follower.position);
+                visit(&follower.position);
             }
-            if follower.is_last {
+            if follower.symbols.contains(NO_BYTE) {
                 break;
             }
         }
     }
 
-    /// The positions that may follow a position.
-    pub(super) fn followers_of(&self, position: Position) -> &[Follower] {
-        let entry = self.entry(position);
-        if entry.symbols.is_empty() {
-            return &[];
-        }
-        let followers = self.followers.get(entry.followers as usize..);
-        let mut lists = followers
-            .unwrap_or_default()
-            .split_inclusive(|follower| follower.is_last);
-        lists.next().unwrap_or_default()
-    }
-
     /// The literals that end in a position.
-    pub(super) fn literals(&self, entry: SearchPosition) -> &[LiteralInfo] {
-        let literals = self.literals.get(entry.literals as usize);
+    pub(super) fn literals(&self, position: &SearchPosition) -> &[LiteralInfo] {
+        let literals = self.literals.get(position.literals as usize);
         literals.map_or(&[], |literals| literals)
     }
+}
+
+/// The followers of a position, the last one marked.
+fn followers_of(
+    nfa: &SymbolNfa<'_>,
+    entries: &[SearchPosition],
+    position: Position,
+) -> Vec<Follower> {
+    let follower = |(symbols, position): (SymbolSet, Position)| {
+        let entry = entries.get(position as usize);
+        Follower {
+            symbols,
+            position: entry.copied().unwrap_or_default(),
+        }
+    };
+    let mut followers: Vec<Follower> = nfa.followers(position).map(follower).collect();
+    if let Some(last) = followers.last_mut() {
+        last.symbols.insert(NO_BYTE);
+    }
+    followers
 }

@@ -1,6 +1,7 @@
 //! Reads a text as symbols.
 
 use super::alphabet::Alphabet;
+use super::lookahead::NextSymbols;
 use super::symbol_set::{Gram, NO_BYTE, Symbol};
 
 /// The rest of a text.
@@ -28,11 +29,14 @@ impl<'t> TextReader<'t> {
         Some(self.symbol_of[usize::from(*byte)])
     }
 
-    /// The symbol of the next byte.
+    /// The symbols of the next bytes.
     #[inline]
-    pub(super) fn next_symbol(&self) -> Symbol {
-        let next = self.rest.as_slice().first();
-        next.map_or(NO_BYTE, |&byte| self.symbol_of[usize::from(byte)])
+    pub(super) fn next_symbols(&self) -> NextSymbols {
+        let rest = self.rest.as_slice();
+        std::array::from_fn(|index| {
+            rest.get(index)
+                .map_or(NO_BYTE, |&byte| self.symbol_of[usize::from(byte)])
+        })
     }
 
     /// The number of bytes in the rest.
