@@ -11,11 +11,15 @@
 //!   kernel names root as the owner of a socket that its program has closed; such a socket has no
 //!   inode, by which the two differ.
 //! - The kernel is queried at most once per connection, and only when the account matters.
+//! - A thread keeps its socket to the kernel, which saves half of the system calls of a question.
+//!   After an error it opens another one, so that no answer is taken for that of a later question;
+//!   the addresses in each answer are compared, too.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use gatepost_message::Peer;
@@ -114,6 +118,7 @@ fn source(socket: BorrowedFd<'_>) -> io::Result<AccountSource> {
             sockopt::socket_peercred(socket)?.uid.as_raw(),
         ));
     }
+    // Not the address that a PROXY header names.
     let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
     Ok(AccountSource::Tcp(Arc::new(LoopbackConnection {
         peer: canonical(peer.try_into()?),
@@ -127,22 +132,31 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
+thread_local! {
+    /// The thread's socket to the kernel.
+    static KERNEL: Cell<Option<OwnedFd>> = const { Cell::new(None) };
+}
+
 /// The owner of the socket at `peer` that is connected to `own`; `None` if there is none, or none
 /// any more. An error means that the kernel cannot say.
 fn owner_of(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
-    let kernel = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        Some(netlink::SOCK_DIAG),
-    )?;
     let Some(request) = request(peer, own) else {
         return Ok(None);
+    };
+    let kernel = match KERNEL.take() {
+        Some(kernel) => kernel,
+        None => socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            Some(netlink::SOCK_DIAG),
+        )?,
     };
     // The kernel answers while it takes the request, so nothing has to be waited for.
     send(&kernel, &request, SendFlags::empty())?;
     let mut answer = [0; 512];
     let (_, length) = recv(&kernel, &mut answer[..], RecvFlags::empty())?;
+    KERNEL.set(Some(kernel));
     Ok(owner_in(
         answer.get(..length).unwrap_or_default(),
         peer,
