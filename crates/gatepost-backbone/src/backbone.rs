@@ -6,7 +6,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gatepost_broker::{Broker, OtherNodes, OwnerRights};
-use gatepost_learning::lessons::{LearnedData, SharedLessons};
+use gatepost_learning::bayes::Lesson;
+use gatepost_learning::lessons::{LearnedData, LearningCluster};
+use gatepost_learning::reputation::SenderLesson;
 use gatepost_message::NodeNumber;
 use gatepost_store::{SharedSet, Store, StoreError};
 use tokio::sync::{oneshot, watch};
@@ -58,9 +60,16 @@ impl Backbone {
 
     /// The cluster decides what is learned in `learned` from now on; returns the way of this
     /// server's lessons.
-    pub fn share_learning(&self, learned: Arc<dyn LearnedData>) -> Arc<dyn SharedLessons> {
-        self.shared.lessons.set_learned(learned);
-        Arc::new(SharedLessonsView(self.shared.lessons.clone()))
+    pub fn share_learning<D>(&self, learned: Arc<D>) -> LearningCluster
+    where
+        D: LearnedData<Lesson> + LearnedData<SenderLesson> + 'static,
+    {
+        self.shared.lessons.set_learned(learned.clone());
+        self.shared.senders.set_learned(learned);
+        LearningCluster {
+            bayes: Arc::new(SharedLessonsView(self.shared.lessons.clone())),
+            senders: Arc::new(SharedLessonsView(self.shared.senders.clone())),
+        }
     }
 
     /// The handle that the broker is opened with.

@@ -25,8 +25,8 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 const MONITORING_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The streams of a cluster besides the partitions of its log: retained messages, mailboxes,
-/// lessons, and the buckets of living nodes, members, sessions and users.
-const OTHER_STREAMS: i64 = 7;
+/// lessons, averages of senders, and the buckets of living nodes, members, sessions and users.
+const OTHER_STREAMS: i64 = 8;
 
 /// The weight of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

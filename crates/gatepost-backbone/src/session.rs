@@ -8,6 +8,7 @@ use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, Subscriber};
 use gatepost_broker::{Broker, OwnerRights};
+use gatepost_learning::lessons::ClusterLesson;
 use gatepost_message::Publication;
 use gatepost_tasks::Task;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,6 +21,7 @@ use crate::division_questions;
 use crate::error::BackboneError;
 use crate::group_announcing;
 use crate::learned::following::LessonFollower;
+use crate::learned::view::LessonsView;
 use crate::log_reading;
 use crate::log_streams;
 use crate::log_writing;
@@ -40,6 +42,7 @@ use crate::retained_stream;
 use crate::sending;
 use crate::shared::Shared;
 use crate::stream_creation::NumberedStream;
+use crate::subjects::LessonSubjects;
 
 /// The longest time that the end of the server waits for the NATS servers.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
@@ -227,6 +230,7 @@ impl ClusterSession {
                     || shared.log.waiting() > 0
                     || shared.copy.awaited() > 0
                     || shared.lessons.unsent() > 0
+                    || shared.senders.unsent() > 0
                 {
                     tokio::time::sleep(DRAINED_EVERY).await;
                 }
@@ -354,14 +358,25 @@ fn follow_records(
     let (view, store) = (shared.records.clone(), shared.log.store.clone());
     tasks.spawn(RecordsFollower::follow(view, store, records));
     tasks.spawn(mail_follower(shared, context).run());
-    let lessons = LessonFollower {
-        view: shared.lessons.clone(),
+    let lessons = lesson_follower(shared, context, &shared.lessons, shared.subjects.learned());
+    tasks.spawn(lessons.run());
+    let senders = lesson_follower(shared, context, &shared.senders, shared.subjects.senders());
+    tasks.spawn(senders.run());
+}
+
+fn lesson_follower<L: ClusterLesson>(
+    shared: &Shared,
+    context: &Context,
+    view: &Arc<LessonsView<L>>,
+    subjects: LessonSubjects,
+) -> LessonFollower<L> {
+    LessonFollower {
+        view: view.clone(),
         context: context.clone(),
-        subjects: shared.subjects.clone(),
+        subjects,
         settings: shared.settings.clone(),
         node: shared.node,
-    };
-    tasks.spawn(lessons.run());
+    }
 }
 
 fn mail_follower(shared: &Shared, context: &Context) -> MailFollower {

@@ -10,6 +10,8 @@ use gatepost_broker::{
     ClaimWait, GroupChange, InterestBarrier, LiveNode, LoggedBatch, LoggedPublication, NodesStatus,
     OtherNodes, SessionName, SessionUse,
 };
+use gatepost_learning::bayes::Lesson;
+use gatepost_learning::reputation::SenderLesson;
 use gatepost_message::{NodeNumber, Publication, Qos, TopicFilter};
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
@@ -58,8 +60,10 @@ pub(crate) struct Shared {
     pub(crate) records: Arc<RecordsView>,
     /// The mailboxes that the nodes share.
     pub(crate) mailboxes: Arc<MailboxView>,
-    /// The lessons of the cluster.
-    pub(crate) lessons: Arc<LessonsView>,
+    /// The lessons of Bayes.
+    pub(crate) lessons: Arc<LessonsView<Lesson>>,
+    /// The averages of senders.
+    pub(crate) senders: Arc<LessonsView<SenderLesson>>,
     pub(crate) known_nodes: KnownNodes,
     pub(crate) questions: QuestionState,
     /// Present while there is a connection.
@@ -98,6 +102,7 @@ impl Shared {
             subjects: Subjects::new(&settings.cluster),
             mailboxes: Arc::new(MailboxView::new(&settings)),
             lessons: Arc::new(LessonsView::new(&settings)),
+            senders: Arc::new(LessonsView::new(&settings)),
             settings,
             interest: Interest::new(),
             groups: OwnGroups::new(),
@@ -176,6 +181,7 @@ impl Shared {
         self.records.leave();
         self.mailboxes.leave();
         self.lessons.leave();
+        self.senders.leave();
         self.known_nodes.forget();
         self.note_trouble(reason.to_string());
     }
@@ -196,7 +202,10 @@ impl Shared {
                     "users, rules and listed senders",
                 ),
                 (self.mailboxes.is_followed(), "mail"),
-                (self.lessons.is_followed(), "learned data"),
+                (
+                    self.lessons.is_followed() && self.senders.is_followed(),
+                    "learned data",
+                ),
             ];
             let mut unread = parts.iter().filter(|(is_followed, _)| !is_followed);
             let (_, name) = unread.next()?;
@@ -343,12 +352,14 @@ impl OtherNodes for Shared {
             malformed: of(&self.malformed),
             unreadable: self.unreadable.count()
                 + self.records.unreadable.count()
-                + self.lessons.unreadable.count(),
+                + self.lessons.unreadable.count()
+                + self.senders.unreadable.count(),
             unreadable_reason: self
                 .unreadable
                 .first()
                 .or_else(|| self.records.unreadable.first())
-                .or_else(|| self.lessons.unreadable.first()),
+                .or_else(|| self.lessons.unreadable.first())
+                .or_else(|| self.senders.unreadable.first()),
             log_waiting: self.log.waiting(),
             log_unread: self.log.unread(),
             log_refused: self.log.refused(),
@@ -360,9 +371,9 @@ impl OtherNodes for Shared {
             sessions_released: self.moves.released(),
             mail_bytes: self.mailboxes.bytes(),
             mail_unread: self.mailboxes.unread(),
-            lessons_unread: self.lessons.unread(),
-            lessons_unsent: self.lessons.unsent(),
-            lessons_dropped: self.lessons.dropped(),
+            lessons_unread: self.lessons.unread() + self.senders.unread(),
+            lessons_unsent: self.lessons.unsent() + self.senders.unsent(),
+            lessons_dropped: self.lessons.dropped() + self.senders.dropped(),
             retained_unsent: self.retained.unsent() as u64,
             unconfirmed_interest: of(&self.unconfirmed),
         }

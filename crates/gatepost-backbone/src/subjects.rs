@@ -27,6 +27,42 @@ pub(crate) struct Subjects {
     cluster: String,
 }
 
+/// The stream of some lessons, and its subjects.
+#[derive(Debug, Clone)]
+pub(crate) struct LessonSubjects {
+    pub(crate) stream: String,
+    prefix: String,
+    /// The content of the stream, for operators.
+    pub(crate) content: &'static str,
+}
+
+impl LessonSubjects {
+    /// All subjects.
+    pub(crate) fn all(&self) -> String {
+        format!("{}.>", self.prefix)
+    }
+
+    /// The subject of lessons.
+    pub(crate) fn lessons(&self) -> String {
+        format!("{}.lessons", self.prefix)
+    }
+
+    /// The subject of the notes of complete snapshots.
+    pub(crate) fn snapshots(&self) -> String {
+        format!("{}.snapshots", self.prefix)
+    }
+
+    /// The subject of the pieces of one snapshot.
+    pub(crate) fn snapshot(&self, number: u64) -> String {
+        format!("{}.snapshot.{number:016x}", self.prefix)
+    }
+
+    /// The subjects of the pieces of all snapshots.
+    pub(crate) fn snapshot_pieces(&self) -> String {
+        format!("{}.snapshot.>", self.prefix)
+    }
+}
+
 impl Subjects {
     pub(crate) fn new(cluster: &str) -> Self {
         Self {
@@ -129,29 +165,22 @@ impl Subjects {
         format!("{}.mail.>", self.cluster)
     }
 
-    /// All subjects of what was learned.
-    pub(crate) fn learned(&self) -> String {
-        format!("{}.learned.>", self.cluster)
+    /// The stream and the subjects of what Bayes learns.
+    pub(crate) fn learned(&self) -> LessonSubjects {
+        LessonSubjects {
+            stream: self.stream("LEARNED"),
+            prefix: format!("{}.learned", self.cluster),
+            content: "the lessons of the cluster",
+        }
     }
 
-    /// The subject of lessons.
-    pub(crate) fn lessons(&self) -> String {
-        format!("{}.learned.lessons", self.cluster)
-    }
-
-    /// The subject of the notes of complete snapshots of what was learned.
-    pub(crate) fn learned_snapshots(&self) -> String {
-        format!("{}.learned.snapshots", self.cluster)
-    }
-
-    /// The subject of the pieces of one snapshot.
-    pub(crate) fn learned_snapshot(&self, number: u64) -> String {
-        format!("{}.learned.snapshot.{number:016x}", self.cluster)
-    }
-
-    /// The subjects of the pieces of all snapshots.
-    pub(crate) fn learned_snapshot_pieces(&self) -> String {
-        format!("{}.learned.snapshot.>", self.cluster)
+    /// The stream and the subjects of the averages of senders.
+    pub(crate) fn senders(&self) -> LessonSubjects {
+        LessonSubjects {
+            stream: self.stream("SENDERS"),
+            prefix: format!("{}.senders", self.cluster),
+            content: "the averages of senders of the cluster",
+        }
     }
 
     /// The subject on which nodes are requested to confirm their filters.

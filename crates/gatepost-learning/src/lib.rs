@@ -44,8 +44,10 @@ use crate::bayes::{
     Autolearn, Bayes, BayesResult, BayesSample, BayesSettings, Class, Learned, Lesson,
     LessonOutcome, PointTotals, Relearn,
 };
-use crate::lessons::SharedLessons;
-use crate::reputation::{ReputationSettings, ReputationTable, Sender};
+use crate::lessons::LearningCluster;
+use crate::reputation::{
+    ReputationSettings, ReputationTable, SENDER_CHANGES_MAX, Sender, SenderChange, SenderLesson,
+};
 
 /// The learned data, shared by all rule sets that replace one another.
 #[derive(Clone)]
@@ -54,8 +56,8 @@ pub struct Learning {
     pub bayes: Arc<Bayes>,
     /// The senders' averages.
     pub reputation: Arc<ReputationTable>,
-    /// The cluster, whose servers learn the same in Bayes.
-    pub cluster: Option<Arc<dyn SharedLessons>>,
+    /// The cluster, whose servers learn the same.
+    pub cluster: Option<LearningCluster>,
 }
 
 impl Learning {
@@ -79,8 +81,8 @@ impl Learning {
         let learned = self.learn_sample(&sample, class, &settings.bayes)?;
         if settings.reputation.txrep.enabled && learned != Learned::Before {
             let sender = Sender::of(mail, &sample.generated_id);
-            self.reputation
-                .txrep_learn(&sender, class, &settings.reputation.txrep);
+            let txrep = &settings.reputation.txrep;
+            self.count_senders(&self.reputation.txrep_learn(&sender, class, txrep));
         }
         Ok(learned)
     }
@@ -97,7 +99,7 @@ impl Learning {
             return Ok(self.bayes.learn(sample, class, Relearn::Change, settings));
         };
         let lesson = lesson(LearnInstruction::Learn(class), Relearn::Change, sample);
-        Ok(match cluster.teach(lesson)? {
+        Ok(match cluster.bayes.teach(lesson)? {
             LessonOutcome::Learned(learned) => learned,
             LessonOutcome::Forgotten(_) => Learned::New,
         })
@@ -113,10 +115,34 @@ impl Learning {
         let was_learned = self.forget_sample(&sample, &settings.bayes)?;
         if settings.reputation.txrep.enabled {
             let sender = Sender::of(mail, &sample.generated_id);
-            self.reputation
-                .txrep_forget(&sender, &settings.reputation.txrep);
+            let txrep = &settings.reputation.txrep;
+            self.count_senders(&self.reputation.txrep_forget(&sender, txrep));
         }
         Ok(was_learned)
+    }
+
+    /// Carries out changes of averages that a person gave. In a cluster, this blocks until the
+    /// cluster has them.
+    pub fn change_senders(&self, changes: &[SenderChange]) -> Result<(), LearnFailure> {
+        let Some(cluster) = &self.cluster else {
+            self.reputation.carry_out(changes, now_seconds());
+            return Ok(());
+        };
+        for changes in changes.chunks(SENDER_CHANGES_MAX) {
+            cluster.senders.teach(sender_lesson(changes))?;
+        }
+        Ok(())
+    }
+
+    /// Carries out changes of averages by messages. In a cluster, they are sent without waiting,
+    /// and dropped if too many wait for it.
+    pub fn count_senders(&self, changes: &[SenderChange]) {
+        let Some(cluster) = &self.cluster else {
+            return self.reputation.carry_out(changes, now_seconds());
+        };
+        for changes in changes.chunks(SENDER_CHANGES_MAX) {
+            cluster.senders.suggest(sender_lesson(changes));
+        }
     }
 
     /// Forgets a sample of a message in Bayes, as [`Learning::learn_sample`] learns it.
@@ -129,7 +155,7 @@ impl Learning {
             return Ok(self.bayes.forget(sample, settings));
         };
         let lesson = lesson(LearnInstruction::Forget, Relearn::Change, sample);
-        let outcome = cluster.teach(lesson)?;
+        let outcome = cluster.bayes.teach(lesson)?;
         Ok(outcome != LessonOutcome::Forgotten(false))
     }
 
@@ -151,7 +177,7 @@ impl Learning {
             return Autolearn::Unavailable;
         }
         let lesson = lesson(LearnInstruction::Learn(class), Relearn::Keep, sample);
-        if cluster.suggest(lesson) {
+        if cluster.bayes.suggest(lesson) {
             Autolearn::Learned(class)
         } else {
             Autolearn::Failed
@@ -161,18 +187,35 @@ impl Learning {
 
 /// A lesson of now.
 fn lesson(instruction: LearnInstruction, relearn: Relearn, sample: &BayesSample) -> Lesson {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let time = since.map_or(0, |since| since.as_secs());
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
     Lesson {
-        // Keys of `RandomState` differ: no other lesson of the cluster has this number.
-        number: RandomState::new().hash_one(count),
+        number: lesson_number(),
         instruction,
         relearn,
-        time: u32::try_from(time).unwrap_or(u32::MAX),
+        time: now_seconds(),
         sample: sample.clone(),
     }
+}
+
+/// The same about senders.
+fn sender_lesson(changes: &[SenderChange]) -> SenderLesson {
+    SenderLesson {
+        number: lesson_number(),
+        time: now_seconds(),
+        changes: changes.to_vec(),
+    }
+}
+
+/// A number that no other lesson of the cluster has: keys of `RandomState` differ.
+fn lesson_number() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    RandomState::new().hash_one(count)
+}
+
+fn now_seconds() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
 /// A person's instruction about a message.
@@ -260,12 +303,14 @@ impl<'a> ScanLearning<'a> {
         }
         let sender = Sender::of(mail, &self.sample(mail).generated_id);
         let table = &self.learning.reputation;
-        match reputation {
+        let (adjustment, changes) = match reputation {
             Reputation::Awl => table.awl(&sender, points, &settings.awl),
             // SpamAssassin does not run TxRep beside AWL; Gatepost does not either.
-            Reputation::Txrep if settings.awl.is_in_force() => None,
+            Reputation::Txrep if settings.awl.is_in_force() => return None,
             Reputation::Txrep => table.txrep(&sender, points_of_txrep, &settings.txrep),
-        }
+        };
+        self.learning.count_senders(&changes);
+        adjustment
     }
 
     /// Learns the message if its score is clear.

@@ -4,6 +4,7 @@
 //! version keeps the file, and reads it; it gets a file of its own for what it writes. A kind
 //! without an example fails the test, which prints the line to add.
 
+mod lessons;
 mod sample;
 
 use std::collections::BTreeMap;
@@ -13,14 +14,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_broker::{GroupMembers, LoggedPublication, MovedDelivery, MovedSession, PassedOn};
-use gatepost_learning::LearnInstruction;
-use gatepost_learning::bayes::{BayesSample, Class, Lesson, Relearn, Token};
 use gatepost_message::MessageId;
 use gatepost_store::StoreChange;
 
 use crate::division_questions;
 use crate::encoding::{self, Input};
-use crate::learned::snapshot::SnapshotNote;
 use crate::log::division::{DivisionChange, NodeShare, rows};
 use crate::log::entry::{self, EntryContent, EntryPublication};
 use crate::log::group_entry::GroupEntry;
@@ -115,7 +113,7 @@ fn what_version_1_has_written_is_read() {
     let mut examples = Examples::of(VERSION_1);
     publications(&mut examples);
     mail(&mut examples);
-    lessons(&mut examples);
+    lessons::lessons(&mut examples);
     groups(&mut examples);
     streams_of_nodes(&mut examples);
     moved_sessions(&mut examples);
@@ -345,46 +343,6 @@ fn mail(examples: &mut Examples) {
         let read = MailPiece::read(piece.clone()).expect("as written");
         examples.compare(name, read, piece, MailPiece::read);
     }
-}
-
-fn lessons(examples: &mut Examples) {
-    let token = |byte| Token::from_bytes([byte; 5]);
-    let lesson = |instruction, relearn| Lesson {
-        number: 0x0123_4567_89ab_cdef,
-        instruction,
-        relearn,
-        time: 1_800_000_000,
-        sample: BayesSample {
-            tokens: vec![token(1), token(2)],
-            generated_id: b"0a1b@sa_generated".to_vec(),
-            own_id: Some(b"own@example.org".to_vec()),
-            time: Some(1_700_000_000),
-        },
-    };
-    let all = [
-        (
-            "lesson-spam",
-            LearnInstruction::Learn(Class::Spam),
-            Relearn::Change,
-        ),
-        (
-            "lesson-ham",
-            LearnInstruction::Learn(Class::Ham),
-            Relearn::Keep,
-        ),
-        ("lesson-forget", LearnInstruction::Forget, Relearn::Change),
-    ];
-    for (name, instruction, relearn) in all {
-        let lesson = lesson(instruction, relearn);
-        let written = Bytes::from(lesson.to_bytes());
-        examples.compare(name, lesson, &written, |bytes| Lesson::from_bytes(&bytes));
-    }
-    let note = SnapshotNote {
-        number: 0x0123_4567_89ab_cdee,
-        sequence: 7,
-        pieces: 2,
-    };
-    examples.compare("lesson-snapshot", note, &note.encode(), SnapshotNote::read);
 }
 
 fn questions(examples: &mut Examples) {

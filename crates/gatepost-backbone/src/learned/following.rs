@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
-use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use gatepost_learning::lessons::LearnedData;
+use gatepost_learning::lessons::{ClusterLesson, LearnedData};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::reading::{LessonReader, blocking};
 use super::stream::{LessonStream, failed};
-use super::view::{LessonsView, TaughtLesson};
+use super::view::{EncodedLesson, LessonsView};
 use crate::error::BackboneError;
 use crate::settings::BackboneSettings;
-use crate::subjects::Subjects;
+use crate::subjects::LessonSubjects;
 use crate::unreadable::READ_AGAIN_EVERY;
 
 /// The interval at which the stream's number is read. The reader does not notice that the stream
@@ -31,20 +30,18 @@ const SENT_AT_ONCE: usize = 64;
 /// The share of `lessons_max` by which each node waits longer with a snapshot than the node before
 /// it, so that one node writes it.
 const SNAPSHOT_TURNS: u64 = 16;
-/// The stream's name for operators.
-const DESCRIPTION: &str = "the lessons of the cluster";
 
 /// The needs of one connection.
-pub(crate) struct LessonFollower {
-    pub(crate) view: Arc<LessonsView>,
+pub(crate) struct LessonFollower<L: ClusterLesson> {
+    pub(crate) view: Arc<LessonsView<L>>,
     pub(crate) context: Context,
-    pub(crate) subjects: Subjects,
+    pub(crate) subjects: LessonSubjects,
     pub(crate) settings: BackboneSettings,
     /// The number of this node.
     pub(crate) node: u8,
 }
 
-impl LessonFollower {
+impl<L: ClusterLesson> LessonFollower<L> {
     /// Follows the stream for as long as the connection lasts.
     pub(crate) async fn run(self) -> BackboneError {
         let Some(learned) = self.view.learned() else {
@@ -54,17 +51,17 @@ impl LessonFollower {
             let Err(error) = self.follow(&learned).await;
             self.view.leave();
             if matches!(error, BackboneError::Later { .. }) {
-                self.view.unreadable.note(DESCRIPTION, &error);
+                self.view.unreadable.note(self.subjects.content, &error);
                 tokio::time::sleep(READ_AGAIN_EVERY).await;
                 continue;
             }
             tracing::warn!(target: "backbone", %error,
-                "the lessons of the cluster cannot be used; they are tried again");
+                "{} cannot be used; they are tried again", self.subjects.content);
             tokio::time::sleep(RETRY_EVERY).await;
         }
     }
 
-    async fn follow(&self, learned: &Arc<dyn LearnedData>) -> Result<Infallible, BackboneError> {
+    async fn follow(&self, learned: &Arc<dyn LearnedData<L>>) -> Result<Infallible, BackboneError> {
         let opened = LessonStream::open(self.context.clone(), &self.subjects, &self.settings);
         let stream = opened.await?;
         let reader = join(&self.view, learned, &stream).await?;
@@ -76,16 +73,16 @@ impl LessonFollower {
         }
     }
 
-    async fn read(&self, mut reader: LessonReader) -> Result<Infallible, BackboneError> {
+    async fn read(&self, mut reader: LessonReader<L>) -> Result<Infallible, BackboneError> {
         let mut checks = tokio::time::interval_at(Instant::now() + CHECKED_EVERY, CHECKED_EVERY);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let lessons_max = u64::from(self.settings.lessons_max);
+        let lessons_max = u64::from(self.settings.lessons_max) * L::PER_SNAPSHOT;
         let turn = u64::from(self.node) * lessons_max / SNAPSHOT_TURNS;
         loop {
             tokio::select! {
                 message = reader.next() => {
                     reader.carry_out_with(message?).await?;
-                    self.view.unreadable.clear(DESCRIPTION);
+                    self.view.unreadable.clear(self.subjects.content);
                     let since = reader.read.saturating_sub(reader.snapshot.noted_at);
                     if since > lessons_max + turn {
                         write_snapshot(&mut reader).await?;
@@ -94,7 +91,7 @@ impl LessonFollower {
                 _ = checks.tick() => {
                     reader.stream.last_sequence().await?;
                     // What cannot be read would have ended this.
-                    self.view.unreadable.clear(DESCRIPTION);
+                    self.view.unreadable.clear(self.subjects.content);
                 }
             }
         }
@@ -102,11 +99,11 @@ impl LessonFollower {
 }
 
 /// Makes the learned data that of the cluster.
-async fn join(
-    view: &Arc<LessonsView>,
-    learned: &Arc<dyn LearnedData>,
+async fn join<L: ClusterLesson>(
+    view: &Arc<LessonsView<L>>,
+    learned: &Arc<dyn LearnedData<L>>,
     stream: &LessonStream,
-) -> Result<LessonReader, BackboneError> {
+) -> Result<LessonReader<L>, BackboneError> {
     loop {
         let last = stream.last_sequence().await?;
         let known = blocking(learned, |learned| learned.position()).await?;
@@ -117,7 +114,7 @@ async fn join(
             if stream.write_snapshot(backup.into(), last, None).await? {
                 let position = stream.position(last);
                 blocking(learned, move |learned| learned.apply(&[], position)).await?;
-                tracing::info!(target: "backbone",
+                tracing::info!(target: "backbone", stream = stream.name(),
                     "what this server has learned is that of its cluster now");
             }
             continue;
@@ -137,7 +134,9 @@ async fn join(
     }
 }
 
-async fn write_snapshot(reader: &mut LessonReader) -> Result<(), BackboneError> {
+async fn write_snapshot<L: ClusterLesson>(
+    reader: &mut LessonReader<L>,
+) -> Result<(), BackboneError> {
     let (backup, position) = blocking(&reader.learned, |learned| learned.export()).await?;
     // Only this task carries out lessons, so the data has those up to the last one that was read.
     let sequence = position.map_or(reader.read, |position| position.sequence);
@@ -155,27 +154,31 @@ async fn write_snapshot(reader: &mut LessonReader) -> Result<(), BackboneError> 
     Ok(())
 }
 
-async fn send_taught(
-    view: &LessonsView,
+async fn send_taught<L: ClusterLesson>(
+    view: &LessonsView<L>,
     stream: &LessonStream,
-    mut taught: Receiver<TaughtLesson>,
+    mut taught: Receiver<EncodedLesson>,
 ) -> BackboneError {
     let lessons = stream::poll_fn(|context| taught.poll_recv(context));
     let sent = lessons.for_each_concurrent(SENT_AT_ONCE, |lesson| async move {
-        let stored = store(stream, lesson.bytes).await;
-        view.note_sent(lesson.number, stored);
+        let number = lesson.number;
+        let stored = store(stream, lesson).await;
+        view.note_sent(number, stored);
     });
     sent.await;
     BackboneError::Lost("the learner ended".to_owned())
 }
 
-async fn store(stream: &LessonStream, lesson: Bytes) -> Result<(), String> {
+async fn store(stream: &LessonStream, lesson: EncodedLesson) -> Result<(), String> {
     let sent = stream.send(lesson).await;
     let stored = sent.map_err(|error| error.to_string())?.await;
     stored.map(drop).map_err(|error| error.to_string())
 }
 
-async fn send_suggested(view: &LessonsView, stream: &LessonStream) -> BackboneError {
+async fn send_suggested<L: ClusterLesson>(
+    view: &LessonsView<L>,
+    stream: &LessonStream,
+) -> BackboneError {
     loop {
         let lessons = view.next_suggested(SENT_AT_ONCE).await;
         let count = lessons.len();

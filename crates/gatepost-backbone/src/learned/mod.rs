@@ -5,6 +5,11 @@
 //! learn ([`gatepost_learning::lessons`]). Carrying out a lesson of a message that was learned
 //! before changes nothing, so a lesson may be in the stream twice.
 //!
+//! There are two streams: that of Bayes, and that of the averages of senders. The changes of an
+//! average say what happened, and not what it became, so they can be carried out in any place of
+//! the order; a server of a cluster carries out its own with those of the others. A change must not
+//! count twice: the engine recognises a lesson that is sent again.
+//!
 //! The stream is bounded by snapshots ([`snapshot`]): after a number of lessons, a node writes its
 //! whole learned data into the stream, and removes the lessons that the data has, and the earlier
 //! snapshot. A node that joins, or was down for longer, takes the snapshot and continues after it.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gatepost_learning::LearnFailure;
-use gatepost_learning::bayes::{Lesson, LessonError};
-use gatepost_learning::lessons::LearnedData;
+use gatepost_learning::bayes::LessonError;
+use gatepost_learning::lessons::{ClusterLesson, LearnedData};
 
 use super::stream::{LessonStream, StoredSnapshot, failed, read_note};
 use super::view::LessonsView;
@@ -16,9 +16,9 @@ use crate::stream_reading::{ReceivedMessage, StreamReader};
 const STORED_AT_ONCE: usize = 256;
 
 /// Reads the stream from a position on.
-pub(super) struct LessonReader {
-    pub(super) view: Arc<LessonsView>,
-    pub(super) learned: Arc<dyn LearnedData>,
+pub(super) struct LessonReader<L: ClusterLesson> {
+    pub(super) view: Arc<LessonsView<L>>,
+    pub(super) learned: Arc<dyn LearnedData<L>>,
     pub(super) stream: LessonStream,
     messages: StreamReader,
     /// The last message that was read.
@@ -27,10 +27,10 @@ pub(super) struct LessonReader {
     pub(super) snapshot: StoredSnapshot,
 }
 
-impl LessonReader {
+impl<L: ClusterLesson> LessonReader<L> {
     pub(super) async fn begin(
-        view: Arc<LessonsView>,
-        learned: Arc<dyn LearnedData>,
+        view: Arc<LessonsView<L>>,
+        learned: Arc<dyn LearnedData<L>>,
         stream: LessonStream,
         position: u64,
         snapshot: StoredSnapshot,
@@ -76,7 +76,7 @@ impl LessonReader {
     async fn take(
         &mut self,
         next: &ReceivedMessage,
-        lessons: &mut Vec<Lesson>,
+        lessons: &mut Vec<L>,
     ) -> Result<u64, BackboneError> {
         let (message, sequence, pending) = (&next.message, next.sequence, next.pending);
         // A reader that was interrupted may begin again.
@@ -88,7 +88,7 @@ impl LessonReader {
             Box::pin(check_gap(&self.stream, self.read)).await?;
         }
         if self.stream.is_lesson(&message.subject) {
-            match Lesson::from_bytes(&message.payload) {
+            match L::from_bytes(&message.payload) {
                 Ok(lesson) => lessons.push(lesson),
                 // A node that passed over it would learn something else than the others.
                 Err(LessonError::Version(version)) => {
@@ -109,9 +109,9 @@ impl LessonReader {
         Ok(pending)
     }
 
-    async fn store(&mut self, lessons: Vec<Lesson>) -> Result<(), BackboneError> {
+    async fn store(&mut self, lessons: Vec<L>) -> Result<(), BackboneError> {
         let position = self.stream.position(self.read);
-        let numbers: Vec<u64> = lessons.iter().map(|lesson| lesson.number).collect();
+        let numbers: Vec<u64> = lessons.iter().map(ClusterLesson::number).collect();
         let applied = blocking(&self.learned, move |learned| {
             learned.apply(&lessons, position)
         });
@@ -139,9 +139,9 @@ async fn check_gap(stream: &LessonStream, read: u64) -> Result<(), BackboneError
 
 /// Uses the learned data on a thread of the blocking pool: it may be large, and the thread of the
 /// backbone forwards messages.
-pub(super) async fn blocking<T: Send + 'static>(
-    learned: &Arc<dyn LearnedData>,
-    work: impl FnOnce(&dyn LearnedData) -> Result<T, LearnFailure> + Send + 'static,
+pub(super) async fn blocking<L: ClusterLesson, T: Send + 'static>(
+    learned: &Arc<dyn LearnedData<L>>,
+    work: impl FnOnce(&dyn LearnedData<L>) -> Result<T, LearnFailure> + Send + 'static,
 ) -> Result<T, BackboneError> {
     let learned = learned.clone();
     let done = tokio::task::spawn_blocking(move || work(learned.as_ref())).await;
@@ -152,10 +152,11 @@ pub(super) async fn blocking<T: Send + 'static>(
 mod tests {
     use async_nats::jetstream;
     use bytes::Bytes;
-    use gatepost_learning::bayes::{LessonOutcome, LessonPosition};
+    use gatepost_learning::bayes::{Lesson, LessonOutcome, LessonPosition};
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::learned::view::EncodedLesson;
     use crate::settings::BackboneSettings;
     use crate::subjects::Subjects;
     use crate::test_server::TestServer;
@@ -164,7 +165,7 @@ mod tests {
     #[derive(Default)]
     struct PositionOnly(Mutex<Option<LessonPosition>>);
 
-    impl LearnedData for PositionOnly {
+    impl LearnedData<Lesson> for PositionOnly {
         fn position(&self) -> Result<Option<LessonPosition>, LearnFailure> {
             Ok(*self.0.lock())
         }
@@ -190,8 +191,10 @@ mod tests {
 
     /// Stores lessons that no node can read, which are passed over; returns the last sequence.
     async fn teach(stream: &LessonStream, count: usize) -> u64 {
-        for _ in 0..count {
-            let sent = stream.send(Bytes::from_static(&[1])).await;
+        let last = stream.last_sequence().await.expect("read");
+        for number in last..last + count as u64 {
+            let bytes = Bytes::from_static(&[1]);
+            let sent = stream.send(EncodedLesson { number, bytes }).await;
             sent.expect("sent").await.expect("stored");
         }
         stream.last_sequence().await.expect("read")
@@ -212,7 +215,7 @@ mod tests {
             ..BackboneSettings::default()
         };
         let context = jetstream::new(server.connect().await);
-        let subjects = Subjects::new("gp");
+        let subjects = Subjects::new("gp").learned();
         let stream = LessonStream::open(context, &subjects, &settings).await;
         let stream = stream.expect("opened");
         let backup = || Bytes::from_static(b"learned");
@@ -220,7 +223,7 @@ mod tests {
         assert!(first.expect("written"));
         let earlier = last_snapshot(&stream).await;
         let view = Arc::new(LessonsView::new(&settings));
-        let learned: Arc<dyn LearnedData> = Arc::new(PositionOnly::default());
+        let learned: Arc<dyn LearnedData<Lesson>> = Arc::new(PositionOnly::default());
         let begin = async |position, snapshot| {
             let (view, learned, stream) = (view.clone(), learned.clone(), stream.clone());
             let reader = LessonReader::begin(view, learned, stream, position, snapshot);

@@ -13,12 +13,13 @@ use gatepost_learning::bayes::LessonPosition;
 use gatepost_message::MessageId;
 
 use super::snapshot::SnapshotNote;
+use super::view::EncodedLesson;
 use crate::error::BackboneError;
 use crate::message_size::piece_bytes_max;
 use crate::settings::BackboneSettings;
 use crate::stream_creation::NumberedStream;
 use crate::stream_reading::StreamReader;
-use crate::subjects::Subjects;
+use crate::subjects::LessonSubjects;
 
 /// The time for one answer of the engine.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
@@ -38,20 +39,20 @@ pub(super) struct StoredSnapshot {
 pub(crate) struct LessonStream {
     context: Context,
     numbered: NumberedStream,
-    subjects: Subjects,
+    subjects: LessonSubjects,
 }
 
 impl LessonStream {
     /// The stream, which is made if it is not there.
     pub(super) async fn open(
         mut context: Context,
-        subjects: &Subjects,
+        subjects: &LessonSubjects,
         settings: &BackboneSettings,
     ) -> Result<Self, BackboneError> {
         let config = Config {
-            name: subjects.stream("LEARNED"),
-            description: Some("the lessons of a Gatepost cluster".to_owned()),
-            subjects: vec![subjects.learned()],
+            name: subjects.stream.clone(),
+            description: Some(format!("Gatepost: {}", subjects.content)),
+            subjects: vec![subjects.all()],
             storage: StorageType::File,
             num_replicas: usize::from(settings.replicas),
             allow_direct: true,
@@ -63,6 +64,11 @@ impl LessonStream {
             context,
             subjects: subjects.clone(),
         })
+    }
+
+    /// The name of the stream.
+    pub(super) fn name(&self) -> &str {
+        &self.subjects.stream
     }
 
     /// The number of the stream.
@@ -77,15 +83,22 @@ impl LessonStream {
         Ok(state.last_sequence)
     }
 
-    /// Sends a lesson; the engine acknowledges it afterwards.
-    pub(super) async fn send(&self, lesson: Bytes) -> Result<PublishAckFuture, BackboneError> {
-        let sent = self.context.publish(self.subjects.lessons(), lesson);
+    /// Sends a lesson; the engine acknowledges it afterwards. If it is sent again within two
+    /// minutes, the default of the engine, the stream has it once.
+    pub(super) async fn send(
+        &self,
+        lesson: EncodedLesson,
+    ) -> Result<PublishAckFuture, BackboneError> {
+        let message = PublishMessage::build()
+            .message_id(format!("{:016x}", lesson.number))
+            .payload(lesson.bytes);
+        let sent = self.context.send_publish(self.subjects.lessons(), message);
         sent.await.map_err(failed)
     }
 
     /// The last complete snapshot, at the leader of the engine.
     pub(super) async fn snapshot(&self) -> Result<Option<StoredSnapshot>, BackboneError> {
-        let subject = self.subjects.learned_snapshots();
+        let subject = self.subjects.snapshots();
         let last = self
             .numbered
             .stream
@@ -107,7 +120,7 @@ impl LessonStream {
     /// The learned data of a snapshot.
     pub(super) async fn read_snapshot(&self, note: SnapshotNote) -> Result<Vec<u8>, BackboneError> {
         let config = OrderedConfig {
-            filter_subject: self.subjects.learned_snapshot(note.number),
+            filter_subject: self.subjects.snapshot(note.number),
             ..OrderedConfig::default()
         };
         let consumer = self
@@ -137,7 +150,7 @@ impl LessonStream {
         earlier: Option<StoredSnapshot>,
     ) -> Result<bool, BackboneError> {
         let number = MessageId::next().number();
-        let subject = self.subjects.learned_snapshot(number);
+        let subject = self.subjects.snapshot(number);
         let mut note = SnapshotNote {
             number,
             sequence,
@@ -156,7 +169,7 @@ impl LessonStream {
         let message = PublishMessage::build()
             .expected_last_subject_sequence(expected)
             .payload(note.encode());
-        let notes = self.subjects.learned_snapshots();
+        let notes = self.subjects.snapshots();
         let sent = self.context.send_publish(notes, message).await;
         let noted_at = match async { sent?.await }.await {
             Ok(stored) => stored.sequence,
@@ -169,10 +182,10 @@ impl LessonStream {
         };
         self.remove_before(sequence + 1, self.subjects.lessons())
             .await?;
-        let snapshots = self.subjects.learned_snapshot_pieces();
+        let snapshots = self.subjects.snapshot_pieces();
         self.remove_before(first_piece.unwrap_or(noted_at), snapshots)
             .await?;
-        self.remove_before(noted_at, self.subjects.learned_snapshots())
+        self.remove_before(noted_at, self.subjects.snapshots())
             .await?;
         Ok(true)
     }
@@ -192,7 +205,7 @@ impl LessonStream {
         &self,
         sequence: u64,
     ) -> Result<StreamReader, BackboneError> {
-        let subjects = vec![self.subjects.lessons(), self.subjects.learned_snapshots()];
+        let subjects = vec![self.subjects.lessons(), self.subjects.snapshots()];
         StreamReader::after(&self.numbered.stream, sequence, subjects, ACTION).await
     }
 

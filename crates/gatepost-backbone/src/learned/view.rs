@@ -8,9 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gatepost_learning::bayes::{Learned, Lesson, LessonOutcome};
-use gatepost_learning::lessons::{LearnedData, SharedLessons};
-use gatepost_learning::{LearnFailure, LearnInstruction};
+use gatepost_learning::LearnFailure;
+use gatepost_learning::lessons::{ClusterLesson, LearnedData, SharedLessons};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -27,33 +26,43 @@ const SUGGESTED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// out.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// A lesson of a person, to be sent.
-pub(super) struct TaughtLesson {
+/// A lesson to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EncodedLesson {
     pub(super) number: u64,
     pub(super) bytes: Bytes,
 }
 
+impl EncodedLesson {
+    pub(super) fn of<L: ClusterLesson>(lesson: &L) -> Self {
+        Self {
+            number: lesson.number(),
+            bytes: lesson.to_bytes().into(),
+        }
+    }
+}
+
 /// The progress of a lesson.
-enum LessonProgress {
+enum LessonProgress<O> {
     Stored,
     Failed(String),
-    Done(LessonOutcome),
+    Done(O),
 }
 
 #[derive(Default)]
 struct SuggestedLessons {
-    waiting: VecDeque<Bytes>,
+    waiting: VecDeque<EncodedLesson>,
     bytes: usize,
 }
 
 /// State that the learner shares with the connection.
-pub(crate) struct LessonsView {
+pub(crate) struct LessonsView<L: ClusterLesson> {
     wait_max: Duration,
     /// The learned data of this node; a node without any carries out no lessons.
-    learned: OnceLock<Arc<dyn LearnedData>>,
+    learned: OnceLock<Arc<dyn LearnedData<L>>>,
     /// To the present connection.
-    taught: Mutex<Option<tokio::sync::mpsc::Sender<TaughtLesson>>>,
-    awaited: Mutex<HashMap<u64, mpsc::Sender<LessonProgress>>>,
+    taught: Mutex<Option<tokio::sync::mpsc::Sender<EncodedLesson>>>,
+    awaited: Mutex<HashMap<u64, mpsc::Sender<LessonProgress<L::Outcome>>>>,
     suggested: Mutex<SuggestedLessons>,
     added: Notify,
     dropped: AtomicU64,
@@ -61,7 +70,7 @@ pub(crate) struct LessonsView {
     pub(crate) unreadable: UnreadableParts,
 }
 
-impl LessonsView {
+impl<L: ClusterLesson> LessonsView<L> {
     pub(crate) fn new(settings: &BackboneSettings) -> Self {
         Self {
             wait_max: settings.append_wait_max.duration(),
@@ -76,17 +85,17 @@ impl LessonsView {
         }
     }
 
-    pub(crate) fn set_learned(&self, learned: Arc<dyn LearnedData>) {
+    pub(crate) fn set_learned(&self, learned: Arc<dyn LearnedData<L>>) {
         // A second one would not be used; there is one.
         let _ = self.learned.set(learned);
     }
 
-    pub(super) fn learned(&self) -> Option<Arc<dyn LearnedData>> {
+    pub(super) fn learned(&self) -> Option<Arc<dyn LearnedData<L>>> {
         self.learned.get().cloned()
     }
 
     /// There is a connection: returns the lessons to send over it.
-    pub(super) fn begin(&self) -> tokio::sync::mpsc::Receiver<TaughtLesson> {
+    pub(super) fn begin(&self) -> tokio::sync::mpsc::Receiver<EncodedLesson> {
         let (sender, receiver) = tokio::sync::mpsc::channel(TAUGHT_MAX);
         *self.taught.lock() = Some(sender);
         receiver
@@ -114,11 +123,11 @@ impl LessonsView {
     }
 
     /// This node has carried out a lesson.
-    pub(super) fn note_done(&self, number: u64, outcome: LessonOutcome) {
+    pub(super) fn note_done(&self, number: u64, outcome: L::Outcome) {
         self.report(number, LessonProgress::Done(outcome));
     }
 
-    fn report(&self, number: u64, progress: LessonProgress) {
+    fn report(&self, number: u64, progress: LessonProgress<L::Outcome>) {
         if let Some(waiting) = self.awaited.lock().get(&number) {
             // Fails if it is no longer waited for.
             let _ = waiting.send(progress);
@@ -126,7 +135,7 @@ impl LessonsView {
     }
 
     /// Waits for lessons that were learned automatically; they stay in the queue.
-    pub(super) async fn next_suggested(&self, count_max: usize) -> Vec<Bytes> {
+    pub(super) async fn next_suggested(&self, count_max: usize) -> Vec<EncodedLesson> {
         loop {
             {
                 let suggested = self.suggested.lock();
@@ -142,7 +151,11 @@ impl LessonsView {
     /// The stream has the first lessons of the queue.
     pub(super) fn remove_suggested(&self, count: usize) {
         let mut suggested = self.suggested.lock();
-        let sent: usize = suggested.waiting.drain(..count).map(|one| one.len()).sum();
+        let sent: usize = suggested
+            .waiting
+            .drain(..count)
+            .map(|one| one.bytes.len())
+            .sum();
         suggested.bytes -= sent;
     }
 
@@ -165,7 +178,7 @@ impl LessonsView {
         self.unread.load(Ordering::Relaxed)
     }
 
-    fn send(&self, lesson: TaughtLesson) -> Result<(), LearnFailure> {
+    fn send(&self, lesson: EncodedLesson) -> Result<(), LearnFailure> {
         let taught = self.taught.lock();
         let Some(taught) = taught.as_ref() else {
             return Err(not_shared("the NATS servers cannot be reached"));
@@ -176,9 +189,9 @@ impl LessonsView {
 
     fn await_outcome(
         &self,
-        progress: &mpsc::Receiver<LessonProgress>,
-        otherwise: LessonOutcome,
-    ) -> Result<LessonOutcome, LearnFailure> {
+        progress: &mpsc::Receiver<LessonProgress<L::Outcome>>,
+        otherwise: L::Outcome,
+    ) -> Result<L::Outcome, LearnFailure> {
         let mut until = Instant::now() + self.wait_max;
         let mut is_stored = false;
         loop {
@@ -199,37 +212,32 @@ impl LessonsView {
 }
 
 /// The view as the learner sees it.
-pub(crate) struct SharedLessonsView(pub(crate) Arc<LessonsView>);
+pub(crate) struct SharedLessonsView<L: ClusterLesson>(pub(crate) Arc<LessonsView<L>>);
 
-impl SharedLessons for SharedLessonsView {
-    fn teach(&self, lesson: Lesson) -> Result<LessonOutcome, LearnFailure> {
+impl<L: ClusterLesson> SharedLessons<L> for SharedLessonsView<L> {
+    fn teach(&self, lesson: L) -> Result<L::Outcome, LearnFailure> {
         let view = &self.0;
-        let number = lesson.number;
-        let otherwise = match lesson.instruction {
-            LearnInstruction::Learn(_) => LessonOutcome::Learned(Learned::New),
-            LearnInstruction::Forget => LessonOutcome::Forgotten(true),
-        };
+        let (number, otherwise) = (lesson.number(), lesson.usual_outcome());
         let (sender, progress) = mpsc::channel();
         view.awaited.lock().insert(number, sender);
-        let bytes = lesson.to_bytes().into();
-        let sent = view.send(TaughtLesson { number, bytes });
+        let sent = view.send(EncodedLesson::of(&lesson));
         let outcome = sent.and_then(|()| view.await_outcome(&progress, otherwise));
         view.awaited.lock().remove(&number);
         outcome
     }
 
-    fn suggest(&self, lesson: Lesson) -> bool {
-        let bytes = Bytes::from(lesson.to_bytes());
+    fn suggest(&self, lesson: L) -> bool {
+        let lesson = EncodedLesson::of(&lesson);
         let mut suggested = self.0.suggested.lock();
         let is_full = suggested.waiting.len() >= SUGGESTED_MAX
-            || suggested.bytes + bytes.len() > SUGGESTED_BYTES_MAX;
+            || suggested.bytes + lesson.bytes.len() > SUGGESTED_BYTES_MAX;
         if is_full {
             drop(suggested);
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
             return false;
         }
-        suggested.bytes += bytes.len();
-        suggested.waiting.push_back(bytes);
+        suggested.bytes += lesson.bytes.len();
+        suggested.waiting.push_back(lesson);
         drop(suggested);
         self.0.added.notify_one();
         true
@@ -242,7 +250,8 @@ fn not_shared(cause: impl ToString) -> LearnFailure {
 
 #[cfg(test)]
 mod tests {
-    use gatepost_learning::bayes::{BayesSample, Class, Relearn};
+    use gatepost_learning::LearnInstruction;
+    use gatepost_learning::bayes::{BayesSample, Class, Learned, Lesson, LessonOutcome, Relearn};
 
     use super::*;
 
@@ -261,7 +270,7 @@ mod tests {
         }
     }
 
-    fn view() -> SharedLessonsView {
+    fn view() -> SharedLessonsView<Lesson> {
         let settings = BackboneSettings {
             append_wait_max: gatepost_settings::Period::seconds(1),
             ..BackboneSettings::default()
@@ -278,7 +287,7 @@ mod tests {
         assert!(!view.suggest(lesson(0)));
         assert_eq!((view.0.unsent(), view.0.dropped()), (20_000, 1));
         let next = view.0.next_suggested(2).await;
-        let expected = [0, 1].map(|number| Bytes::from(lesson(number).to_bytes()));
+        let expected = [0, 1].map(|number| EncodedLesson::of(&lesson(number)));
         assert_eq!(next, expected);
         view.0.remove_suggested(2);
         assert_eq!(view.0.unsent(), 19_998);

@@ -1,42 +1,45 @@
 //! AWL: moves a score towards the average of its sender's messages.
 
-use super::key::{key, network, prefix};
+use super::key::{key, network};
+use super::lesson::SenderChange;
 use super::sender::Sender;
 use super::settings::AwlSettings;
 use super::table::ReputationTable;
 
 impl ReputationTable {
-    /// Returns the adjustment of AWL for a message with the score `points`, and counts the message.
-    /// `None` if there is no adjustment: AWL is disabled, or the sender is unknown or new, or the
-    /// average equals the score.
-    pub fn awl(&self, sender: &Sender, points: f64, settings: &AwlSettings) -> Option<f64> {
+    /// The adjustment of AWL for a message with the score `points`, and the changes that count the
+    /// message. No adjustment if AWL is disabled, or the sender is unknown or new, or the average
+    /// equals the score.
+    pub fn awl(
+        &self,
+        sender: &Sender,
+        points: f64,
+        settings: &AwlSettings,
+    ) -> (Option<f64>, Vec<SenderChange>) {
+        let mut changes = Vec::new();
         if !settings.enabled || !sender.from_field {
-            return None;
+            return (None, changes);
         }
         let network = sender
             .first_public_ip
             .as_deref()
             .and_then(|ip| network(ip, settings.ipv4_bits, settings.ipv6_bits));
         let own = key(&sender.address, network.as_deref());
-        let anywhere = key(&sender.address, None);
-        let mut shard = self.shard(&own);
-        let mut entry = shard.get(&own).unwrap_or_default();
-        if entry.count == 0
-            && sender.first_public_ip.is_some()
-            && let Some(known) = shard.get(&anywhere).filter(|known| known.count > 0)
-        {
+        let mut entry = self.history(&own).unwrap_or_default();
+        if entry.count == 0 && sender.first_public_ip.is_some() {
             // An address that was entered manually takes on the network from which it is first
             // seen.
-            shard.remove_all(&prefix(&sender.address));
-            entry = known;
+            let anywhere = key(&sender.address, None);
+            if let Some(known) = self.history(&anywhere).filter(|known| known.count > 0) {
+                changes.push(SenderChange::TakeOver(own.clone(), anywhere));
+                entry = known;
+            }
         }
-        let mean = entry.mean();
         // Counted without the adjustment: otherwise early scores would reinforce themselves.
-        entry.add(points);
-        shard.set(own, entry);
-        let delta = (mean? - points) * settings.factor;
-        let delta = (delta * 1000.0).round() / 1000.0;
-        (delta != 0.0).then_some(delta)
+        changes.push(SenderChange::count(own, points));
+        let delta = entry.mean().map(|mean| (mean - points) * settings.factor);
+        let delta = delta.map(|delta| (delta * 1000.0).round() / 1000.0);
+        (delta.filter(|delta| *delta != 0.0), changes)
     }
 }
 
@@ -53,17 +56,23 @@ mod tests {
         }
     }
 
+    fn scanned(table: &ReputationTable, sender: &Sender, points: f64) -> Option<f64> {
+        let (delta, changes) = table.awl(sender, points, &AwlSettings::default());
+        table.carry_out(&changes, 1);
+        delta
+    }
+
     #[test]
     fn a_score_is_drawn_half_way_to_the_average_of_before() {
-        let (table, settings) = (ReputationTable::in_memory(), AwlSettings::default());
+        let table = ReputationTable::in_memory();
         let anna = sender("anna@example.org", "192.0.2.1");
-        assert_eq!(table.awl(&anna, 2.0, &settings), None, "she is new");
-        assert_eq!(table.awl(&anna, 10.0, &settings), Some(-4.0));
+        assert_eq!(scanned(&table, &anna, 2.0), None, "she is new");
+        assert_eq!(scanned(&table, &anna, 10.0), Some(-4.0));
         // The average is now (2 + 10) / 2.
-        assert_eq!(table.awl(&anna, 6.0, &settings), None);
+        assert_eq!(scanned(&table, &anna, 6.0), None);
         let elsewhere = sender("anna@example.org", "198.51.100.1");
         assert_eq!(
-            table.awl(&elsewhere, 6.0, &settings),
+            scanned(&table, &elsewhere, 6.0),
             None,
             "another network is new"
         );
@@ -80,8 +89,24 @@ mod tests {
         };
         let anna = sender("anna@example.org", "192.0.2.1");
         for _ in 0..3 {
-            assert_eq!(table.awl(&anna, 5.0, &settings), None);
+            assert_eq!(table.awl(&anna, 5.0, &settings), (None, Vec::new()));
         }
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn an_address_that_was_entered_takes_the_first_network() {
+        let table = ReputationTable::in_memory();
+        table.carry_out(
+            &[SenderChange::of_person("Anna@example.org", Some(-100.0))],
+            1,
+        );
+        let anna = sender("anna@example.org", "192.0.2.1");
+        assert_eq!(scanned(&table, &anna, 2.0), Some(-51.0));
+        let entry = table.entry("anna@example.org", Some("192.0"));
+        assert_eq!(entry.map(|entry| entry.count), Some(2));
+        assert_eq!(table.len(), 1);
+        table.carry_out(&[SenderChange::of_person("anna@example.org", None)], 2);
         assert!(table.is_empty());
     }
 }

@@ -37,6 +37,17 @@ pub(super) fn prefix(name: &str) -> Vec<u8> {
     prefix
 }
 
+/// The key for all networks of the name with this prefix.
+pub(super) fn of_all_networks(prefix: &[u8]) -> Vec<u8> {
+    [prefix, b"ip=none"].concat()
+}
+
+/// The prefix of a key; all of it if it has the form of none.
+pub(super) fn prefix_of(key: &[u8]) -> &[u8] {
+    let end = memchr::memchr(b'|', key).map_or(key.len(), |at| at + 1);
+    key.get(..end).unwrap_or(key)
+}
+
 /// The beginning of a long name, and a hash of the whole.
 fn shorten(name: &str) -> String {
     let hash = Sha1::digest(name.to_ascii_lowercase().as_bytes());

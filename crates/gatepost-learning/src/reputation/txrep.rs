@@ -1,9 +1,11 @@
 //! TxRep: moves a score towards the averages of several identities of its sender.
 
-use super::key::{key, network};
+use super::history::SenderHistory;
+use super::key::{key, network, of_all_networks};
+use super::lesson::SenderChange;
 use super::sender::Sender;
 use super::settings::TxrepSettings;
-use super::table::{ReputationTable, SenderHistory};
+use super::table::ReputationTable;
 use crate::bayes::Class;
 
 /// Below this score the border of trust is ignored.
@@ -16,37 +18,40 @@ struct WeightedAverage {
 }
 
 impl ReputationTable {
-    /// Returns the adjustment of TxRep for a message with the score `points`, and counts the
-    /// message. `None` if there is no adjustment.
-    pub fn txrep(&self, sender: &Sender, points: f64, settings: &TxrepSettings) -> Option<f64> {
+    /// The adjustment of TxRep for a message with the score `points`, and the changes that count
+    /// the message. `None` if there is no adjustment.
+    pub fn txrep(
+        &self,
+        sender: &Sender,
+        points: f64,
+        settings: &TxrepSettings,
+    ) -> (Option<f64>, Vec<SenderChange>) {
+        let mut changes = Vec::new();
         if !settings.enabled || sender.address.is_empty() {
-            return None;
+            return (None, changes);
         }
         let message = message_key(sender);
         if settings.track_messages
-            && let Some(known) = self
-                .shard(&message)
-                .get(&message)
-                .and_then(SenderHistory::mean)
+            && let Some(known) = self.history(&message).and_then(SenderHistory::mean)
         {
             // The message is known: its earlier score counts, and no average changes.
             let drawn = (points + settings.factor * known) / (1.0 + settings.factor);
-            return delta_of(drawn - points);
+            return (delta_of(drawn - points), changes);
         }
         if settings.welcomelist_out > 0.0 {
-            for recipient in &sender.recipients {
-                // A local user writes to the address.
-                self.set_sender(recipient, -settings.welcomelist_out);
-            }
+            // A local user writes to these addresses.
+            let recipients = sender.recipients.iter();
+            changes.extend(recipients.map(|recipient| {
+                SenderChange::of_person(recipient, Some(-settings.welcomelist_out))
+            }));
         }
         let (mut sum, mut weight_sum) = (0.0, 0.0);
         for identity in identities(sender, points, settings) {
-            let mut shard = self.shard(&identity.key);
-            let mut entry = shard.get(&identity.key).unwrap_or_default();
+            // One of them may be there twice.
+            let entry = self.history_after(&changes, &identity.key);
             sum += identity.weight * draw(entry, points);
             weight_sum += identity.weight;
-            entry.add(points);
-            shard.set(identity.key, entry);
+            changes.push(SenderChange::count(identity.key, points));
         }
         let delta = if weight_sum > 0.0 {
             settings.factor * sum / weight_sum
@@ -54,67 +59,78 @@ impl ReputationTable {
             0.0
         };
         if settings.track_messages {
-            let mut shard = self.shard(&message);
-            let mut entry = SenderHistory::default();
-            entry.add(points + delta);
-            shard.set(message, entry);
+            changes.push(SenderChange::Note(message, points + delta));
         }
-        delta_of(delta)
+        (delta_of(delta), changes)
     }
 
-    /// Applies a person's classification of a message.
-    pub fn txrep_learn(&self, sender: &Sender, class: Class, settings: &TxrepSettings) {
+    /// The history of a key after changes by this message.
+    fn history_after(&self, changes: &[SenderChange], key: &[u8]) -> SenderHistory {
+        let known = self.history(key).unwrap_or_default();
+        changes
+            .iter()
+            .fold(known, |mut history, change| match change {
+                SenderChange::Set(prefix, points) if of_all_networks(prefix) == key => {
+                    SenderHistory::of_one(*points, 0)
+                }
+                SenderChange::Set(prefix, _) if key.starts_with(prefix) => SenderHistory::default(),
+                SenderChange::Add(counted, count, total) if counted == key => {
+                    history.add(*count, *total, 0);
+                    history
+                }
+                _ => history,
+            })
+    }
+
+    /// The changes by which a person's classification of a message counts.
+    pub fn txrep_learn(
+        &self,
+        sender: &Sender,
+        class: Class,
+        settings: &TxrepSettings,
+    ) -> Vec<SenderChange> {
         if !settings.enabled || sender.address.is_empty() {
-            return;
+            return Vec::new();
         }
         let points = match class {
             Class::Spam => settings.learn_penalty,
             Class::Ham => -settings.learn_bonus,
         };
         let message = message_key(sender);
-        let known = self.shard(&message).get(&message);
+        let known = self.history(&message);
         // A count above one means that the message was learned before: that is undone first.
-        if known.is_some_and(|entry| entry.count > 1) {
-            self.txrep_forget(sender, settings);
-        }
-        let all = identities(sender, points, settings).into_iter();
-        let own = settings.track_messages.then(|| message.clone());
-        for key in all.map(|identity| identity.key).chain(own) {
-            let mut shard = self.shard(&key);
-            let mut entry = shard.get(&key).unwrap_or_default();
-            let mean = entry.mean().unwrap_or(0.0);
-            let score = points + points.signum() * mean.abs();
-            entry.add(score);
-            if key == message && entry.count == 1 {
-                entry.add(score);
-            }
-            shard.set(key, entry);
-        }
+        let mut changes = if known.is_some_and(|entry| entry.count > 1) {
+            self.txrep_forget(sender, settings)
+        } else {
+            Vec::new()
+        };
+        changes.push(SenderChange::Learn {
+            keys: keys(sender, points, settings),
+            message: settings.track_messages.then_some(message),
+            points,
+        });
+        changes
     }
 
-    /// Subtracts the contribution of a message.
-    pub fn txrep_forget(&self, sender: &Sender, settings: &TxrepSettings) {
+    /// The changes that subtract the contribution of a message.
+    pub fn txrep_forget(&self, sender: &Sender, settings: &TxrepSettings) -> Vec<SenderChange> {
         if !settings.enabled {
-            return;
+            return Vec::new();
         }
         let message = message_key(sender);
-        let Some(points) = self
-            .shard(&message)
-            .get(&message)
-            .and_then(SenderHistory::mean)
-        else {
-            return;
-        };
-        for identity in identities(sender, points, settings) {
-            let mut shard = self.shard(&identity.key);
-            if let Some(mut entry) = shard.get(&identity.key) {
-                entry.count = entry.count.saturating_sub(1).max(1);
-                entry.total -= points;
-                shard.set(identity.key, entry);
-            }
-        }
-        self.shard(&message).remove(&message);
+        let points = self.history(&message).and_then(SenderHistory::mean);
+        let unlearn = points.map(|points| SenderChange::Unlearn {
+            keys: keys(sender, points, settings),
+            message,
+        });
+        unlearn.into_iter().collect()
     }
+}
+
+/// The keys of the averages in which a message counts.
+fn keys(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<Vec<u8>> {
+    let identities = identities(sender, points, settings).into_iter();
+    identities.map(|identity| identity.key).collect()
 }
 
 fn delta_of(delta: f64) -> Option<f64> {
@@ -215,15 +231,30 @@ mod tests {
         }
     }
 
+    fn scanned(table: &ReputationTable, sender: &Sender, points: f64) -> Option<f64> {
+        scanned_with(table, sender, points, &on())
+    }
+
+    fn scanned_with(
+        table: &ReputationTable,
+        sender: &Sender,
+        points: f64,
+        settings: &TxrepSettings,
+    ) -> Option<f64> {
+        let (delta, changes) = table.txrep(sender, points, settings);
+        table.carry_out(&changes, 1);
+        delta
+    }
+
     #[test]
     fn a_known_sender_draws_the_score() {
         let table = ReputationTable::in_memory();
-        assert_eq!(table.txrep(&sender("1"), -4.0, &on()), None, "all is new");
+        assert_eq!(scanned(&table, &sender("1"), -4.0), None, "all is new");
         // All averages agree: ((-4 + 6) / 2 - 6) / 2.
-        assert_eq!(table.txrep(&sender("2"), 6.0, &on()), Some(-2.5));
+        assert_eq!(scanned(&table, &sender("2"), 6.0), Some(-2.5));
         assert_eq!(table.len(), 5 + 2, "five averages and two messages");
         let before = table.entry("anna@example.org", None);
-        assert!(table.txrep(&sender("2"), 6.0, &on()).is_some());
+        assert!(scanned(&table, &sender("2"), 6.0).is_some());
         assert_eq!(
             table.entry("anna@example.org", None),
             before,
@@ -234,17 +265,15 @@ mod tests {
     #[test]
     fn learning_is_counted_and_undone_by_forgetting() {
         let (table, settings) = (ReputationTable::in_memory(), on());
-        table.txrep_learn(&sender("1"), Class::Spam, &settings);
+        let changes = table.txrep_learn(&sender("1"), Class::Spam, &settings);
+        table.carry_out(&changes, 1);
         let entry = table.entry("anna@example.org", None).expect("is known");
         assert!((entry.total - 20.0).abs() < 1e-9);
-        table.txrep_forget(&sender("1"), &settings);
+        let changes = table.txrep_forget(&sender("1"), &settings);
+        table.carry_out(&changes, 2);
         let entry = table.entry("anna@example.org", None).expect("is known");
         assert!(entry.total.abs() < 1e-9);
-        assert!(
-            table
-                .txrep(&sender("2"), 5.0, &TxrepSettings::default())
-                .is_none()
-        );
+        assert!(scanned_with(&table, &sender("2"), 5.0, &TxrepSettings::default()).is_none());
     }
 
     #[test]
@@ -258,16 +287,13 @@ mod tests {
             welcomelist_out: 0.0,
             ..on()
         };
-        table.txrep(&outbound, 1.0, &off);
+        scanned_with(&table, &outbound, 1.0, &off);
         assert_eq!(table.entry("bert@example.net", None), None);
-        table.txrep(
-            &Sender {
-                message_id: b"2".to_vec(),
-                ..outbound
-            },
-            1.0,
-            &on(),
-        );
+        let second = Sender {
+            message_id: b"2".to_vec(),
+            ..outbound
+        };
+        scanned(&table, &second, 1.0);
         let entry = table.entry("bert@example.net", None).expect("is known");
         assert_eq!(
             (entry.count, entry.total.to_bits()),
@@ -285,6 +311,6 @@ mod tests {
         let sum = weights.email_ip * -5.5 + weights.email * (-8.0 / 3.0 - 1.0);
         let all = weights.email_ip + weights.domain + weights.email + weights.ip;
         let expected = (0.5 * sum / all * 1000.0).round() / 1000.0;
-        assert_eq!(table.txrep(&answer, 1.0, &on()), Some(expected));
+        assert_eq!(scanned(&table, &answer, 1.0), Some(expected));
     }
 }

@@ -1,20 +1,22 @@
 //! The learned data of a server of a cluster.
 //!
-//! The cluster decides what Bayes learns. A server that joins a cluster takes the data of the
-//! cluster; what it had learned before is written to a file, since nothing else has it then.
+//! The cluster decides what Bayes learns, and what the averages of senders are. A server that joins
+//! a cluster takes the data of the cluster. What Bayes had learned before is written to a file,
+//! since nothing else has it then; averages that were no cluster's are added to those of the
+//! cluster.
 
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use gatepost_learning::LearnFailure;
 use gatepost_learning::bayes::{LearnedRecord, Lesson, LessonOutcome, LessonPosition};
-use gatepost_learning::lessons::{LearnedData, SharedLessons};
+use gatepost_learning::lessons::{LearnedData, LearningCluster};
+use gatepost_learning::reputation::SenderLesson;
 use gatepost_store::{Store, StoreChange, StoreError};
 
-use super::{Learner, token_store};
+use super::{Learner, reputation_store, token_store};
 
 /// The beginning of the name of the file with what a server had learned before it joined a cluster.
 /// The time follows, so that no earlier file is replaced.
@@ -28,26 +30,30 @@ pub fn is_of_cluster(store: &Store) -> Result<bool, StoreError> {
 
 /// The server is part of no cluster: what it learns from now on is its own.
 pub async fn leave_cluster(store: &Store) -> Result<(), StoreError> {
-    if !is_of_cluster(store)? {
-        return Ok(());
-    }
-    let removal = StoreChange::DeleteRecord {
+    let removal = is_of_cluster(store)?.then(|| StoreChange::DeleteRecord {
         space: token_store::SPACE,
         key: Bytes::from_static(LearnedRecord::POSITION_KEY),
-    };
-    store.submit([removal])?.committed().await
+    });
+    let changes: Vec<StoreChange> = removal
+        .into_iter()
+        .chain(reputation_store::leaving(store)?)
+        .collect();
+    if changes.is_empty() {
+        return Ok(());
+    }
+    store.submit(changes)?.committed().await
 }
 
 impl Learner {
     /// From now on, the cluster decides what is learned. Called before the data is read.
-    pub fn share(&self, cluster: Arc<dyn SharedLessons>) {
+    pub fn share(&self, cluster: LearningCluster) {
         // A second cluster would not be used; there is one.
         let _ = self.cluster.set(cluster);
     }
 
     /// Writes the data to a file, if there is any that did not come from a cluster.
     fn save_earlier(&self) -> Result<(), LearnFailure> {
-        let (backup, position) = self.export()?;
+        let (backup, position) = LearnedData::<Lesson>::export(self)?;
         let totals = self.learning().map_err(failed)?.bayes.totals();
         if position.is_some() || (totals.spam == 0 && totals.ham == 0) {
             return Ok(());
@@ -69,7 +75,7 @@ impl Learner {
     }
 }
 
-impl LearnedData for Learner {
+impl LearnedData<Lesson> for Learner {
     fn position(&self) -> Result<Option<LessonPosition>, LearnFailure> {
         Ok(self.learning().map_err(failed)?.bayes.position())
     }
@@ -94,6 +100,37 @@ impl LearnedData for Learner {
         self.save_earlier()?;
         let bayes = &self.learning().map_err(failed)?.bayes;
         bayes.import_at(backup, Some(position))?;
+        Ok(())
+    }
+}
+
+impl LearnedData<SenderLesson> for Learner {
+    fn position(&self) -> Result<Option<LessonPosition>, LearnFailure> {
+        Ok(self.learning().map_err(failed)?.reputation.position())
+    }
+
+    fn apply(
+        &self,
+        lessons: &[SenderLesson],
+        position: LessonPosition,
+    ) -> Result<Vec<()>, LearnFailure> {
+        let table = &self.learning().map_err(failed)?.reputation;
+        table.apply(lessons, position)?;
+        Ok(vec![(); lessons.len()])
+    }
+
+    fn export(&self) -> Result<(Vec<u8>, Option<LessonPosition>), LearnFailure> {
+        Ok(self.learning().map_err(failed)?.reputation.export())
+    }
+
+    fn replace(&self, backup: &[u8], position: LessonPosition) -> Result<(), LearnFailure> {
+        let learning = self.learning().map_err(failed)?;
+        let earlier = learning.reputation.replace(backup, position)?;
+        if !earlier.is_empty() {
+            tracing::info!(target: "backbone", averages = earlier.len(),
+                "the averages of senders of this server are added to those of its cluster");
+            learning.count_senders(&earlier);
+        }
         Ok(())
     }
 }

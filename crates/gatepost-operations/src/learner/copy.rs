@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use gatepost_learning::Learning;
-use gatepost_learning::bayes::{Bayes, LearnedRecord, TokenStore, TokenStoreError};
+use gatepost_learning::bayes::{Bayes, LearnedRecord, LessonPosition, TokenStore, TokenStoreError};
 use gatepost_learning::reputation::{
-    ReputationStore, ReputationStoreError, ReputationTable, SenderHistory,
+    ReputationChanges, ReputationStore, ReputationStoreError, ReputationTable, SenderHistory,
 };
 use gatepost_rules::RulesSettings;
 use gatepost_store::Store;
@@ -46,14 +46,11 @@ impl ReputationStore for ReadOnlyStore<StoredBook> {
     fn load(
         &self,
         visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
-    ) -> Result<(), ReputationStoreError> {
+    ) -> Result<Option<LessonPosition>, ReputationStoreError> {
         self.0.load(visit)
     }
 
-    fn write(
-        &self,
-        _entries: Vec<(Vec<u8>, Option<SenderHistory>)>,
-    ) -> Result<(), ReputationStoreError> {
+    fn write(&self, _changes: ReputationChanges) -> Result<(), ReputationStoreError> {
         Ok(())
     }
 }

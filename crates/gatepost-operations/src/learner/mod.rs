@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gatepost_learning::bayes::{Bayes, BayesLimits, TokenStoreError};
-use gatepost_learning::lessons::SharedLessons;
+use gatepost_learning::lessons::LearningCluster;
 use gatepost_learning::reputation::{ReputationStoreError, ReputationTable};
 use gatepost_learning::{LearnFailure, Learning};
 use gatepost_rules::RulesSettings;
@@ -62,7 +62,7 @@ pub struct Learner {
     store: Store,
     folder: PathBuf,
     /// The cluster, if there is one.
-    cluster: OnceLock<Arc<dyn SharedLessons>>,
+    cluster: OnceLock<LearningCluster>,
     _lock: Lock,
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use gatepost_learning::bayes::{BayesSample, BayesSettings, Class};
+use gatepost_learning::reputation::{SenderChange, SenderLesson};
 use gatepost_learning::{LearnFailure, Learning};
 use gatepost_store::{Store, StoreChange, StoreError};
 
@@ -48,8 +49,29 @@ impl LearnRequest {
     }
 }
 
+/// The first byte of a request to change averages of senders.
+const SENDERS: u8 = b'c';
+
 /// The key of a request, and the change that adds it. Requests are processed in their order.
 pub fn add(request: LearnRequest, sample: &BayesSample) -> (Bytes, StoreChange) {
+    let mut value = vec![request.letter()];
+    value.extend(sample.to_bytes());
+    add_value(value)
+}
+
+/// The same of a request to change the average of a sender.
+pub fn add_sender(change: SenderChange) -> (Bytes, StoreChange) {
+    let lesson = SenderLesson {
+        number: 0,
+        time: 0,
+        changes: vec![change],
+    };
+    let mut value = vec![SENDERS];
+    value.extend(lesson.to_bytes());
+    add_value(value)
+}
+
+fn add_value(value: Vec<u8>) -> (Bytes, StoreChange) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let time = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -59,8 +81,6 @@ pub fn add(request: LearnRequest, sample: &BayesSample) -> (Bytes, StoreChange) 
     let mut key = time.to_be_bytes().to_vec();
     key.extend_from_slice(&count.to_be_bytes());
     key.extend_from_slice(&process.to_be_bytes());
-    let mut value = vec![request.letter()];
-    value.extend(sample.to_bytes());
     let key = Bytes::from(key);
     let change = StoreChange::PutRecord {
         space: SPACE,
@@ -151,6 +171,11 @@ fn process_one(
     value: &[u8],
     settings: &BayesSettings,
 ) -> Result<(), LearnFailure> {
+    if let Some((&SENDERS, lesson)) = value.split_first()
+        && let Ok(lesson) = SenderLesson::from_bytes(lesson)
+    {
+        return learning.change_senders(&lesson.changes);
+    }
     let request = value.split_first().and_then(|(letter, sample)| {
         Some((
             LearnRequest::from_letter(*letter)?,

@@ -26,31 +26,35 @@ const HAM_WORDS: &str = "meeting agenda minutes project schedule tomorrow";
 const EARLIER: &str = "learned-before-cluster-";
 
 /// The folder of a node, which outlives it.
-struct Node {
+pub(super) struct Node {
     folder: TempDir,
     settings: String,
 }
 
 impl Node {
     fn of(settings: &str) -> Self {
+        Self::with_rules(settings, RULES)
+    }
+
+    pub(super) fn with_rules(settings: &str, rules: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("own.cf"), RULES).expect("written");
+        std::fs::write(folder.path().join("own.cf"), rules).expect("written");
         let settings = format!("{settings}{SETTINGS}");
         Self { folder, settings }
     }
 
-    fn start(&self) -> Gateway {
+    pub(super) fn start(&self) -> Gateway {
         Gateway::start_in(self.folder.path(), &self.settings)
     }
 
     /// Starts it as a server without a cluster.
-    fn start_alone(&self) -> Gateway {
+    pub(super) fn start_alone(&self) -> Gateway {
         let settings = SETTINGS.replace("backbone.append_wait_max = \"2s\"\n", "");
         Gateway::start_in(self.folder.path(), &settings)
     }
 
     /// `gatepost learn` beside the server, or without it.
-    fn learn(&self, arguments: &[&str], mail: &str) -> (Option<i32>, String) {
+    pub(super) fn learn(&self, arguments: &[&str], mail: &str) -> (Option<i32>, String) {
         let config = self.folder.path().join("gatepost.toml");
         let config = config.display().to_string();
         let data = format!(
@@ -102,7 +106,7 @@ fn message(name: &str, words: &str) -> String {
 }
 
 /// The lines of spamc's report that have the score and the rules.
-fn report(gateway: &Gateway, mail: &str) -> String {
+pub(super) fn report(gateway: &Gateway, mail: &str) -> String {
     let output = run(
         "spamc",
         &["-R", "-p", &gateway.port("spamd")],

@@ -31,6 +31,7 @@ mod quarantine;
 mod refusals;
 mod restarts;
 mod retained;
+mod sender_averages;
 mod senders;
 mod sparkplug;
 mod subscription;

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use gatepost_bench::interrupt;
 use gatepost_learning::Learning;
 use gatepost_learning::bayes::{BayesSample, Class, Learned, Relearn};
+use gatepost_learning::reputation::SenderChange;
 use gatepost_mail::Mail;
 use gatepost_mail::mailbox::{self, MailboxSettings};
 use gatepost_operations::learner::queue::{self, LearnRequest};
@@ -43,13 +44,7 @@ pub(super) fn learn(
     let learning = learner.map(Learner::learning).transpose()?;
     let progress = progress(&arguments.paths, arguments.quiet);
     let mut tally = LearnCounts::default();
-    let mut requests = Requests {
-        config,
-        store,
-        is_of_cluster,
-        keys: Vec::new(),
-        changes: Vec::new(),
-    };
+    let mut requests = Requests::new(config, store, is_of_cluster);
     if !arguments.paths.iter().any(|path| is_standard(path)) {
         // A read of the terminal does not end at the signal.
         interrupt::install();
@@ -116,7 +111,7 @@ fn keep(learner: Option<&Learner>, requests: &mut Requests<'_>) -> Result<(), Le
 }
 
 /// Requests to the running gateway that were not submitted yet.
-struct Requests<'a> {
+pub(super) struct Requests<'a> {
     config: &'a Config,
     store: &'a Store,
     is_of_cluster: bool,
@@ -124,7 +119,24 @@ struct Requests<'a> {
     changes: Vec<StoreChange>,
 }
 
-impl Requests<'_> {
+impl<'a> Requests<'a> {
+    pub(super) const fn new(config: &'a Config, store: &'a Store, is_of_cluster: bool) -> Self {
+        Self {
+            config,
+            store,
+            is_of_cluster,
+            keys: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Requests a change of a sender's average.
+    pub(super) fn add_sender(&mut self, change: SenderChange) {
+        let (key, change) = queue::add_sender(change);
+        self.keys.push(key);
+        self.changes.push(change);
+    }
+
     fn add(&mut self, request: LearnRequest, sample: &BayesSample) {
         let (key, change) = queue::add(request, sample);
         self.keys.push(key);
@@ -132,7 +144,7 @@ impl Requests<'_> {
     }
 
     /// Submits the requests; in a cluster, waits until each was carried out.
-    fn submit(&mut self) -> Result<(), LearnError> {
+    pub(super) fn submit(&mut self) -> Result<(), LearnError> {
         let keys = std::mem::take(&mut self.keys);
         let submitted = self.store.submit(std::mem::take(&mut self.changes))?;
         wait(&submitted)?;

@@ -11,10 +11,12 @@ use std::process::ExitCode;
 use clap::Args;
 use gatepost_learning::Learning;
 use gatepost_learning::bayes::BayesBackupError;
+use gatepost_learning::reputation::SenderChange;
 use gatepost_mail::mailbox;
 use gatepost_operations::learner::{self, Learner, LearningError};
 use gatepost_store::{Store, StoreError};
 
+use self::messages::Requests;
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::{EXIT_INTERRUPTED, EXIT_UNAVAILABLE};
 
@@ -177,8 +179,25 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<LearnOutcome, Le
             return Err(LearnError::OfCluster);
         }
         import(learner_for("import")?, path, arguments.quiet).map(complete)
-    } else if let Some(senders) = arguments.senders() {
-        change_sender(learner_for("change a sender")?, senders, arguments.quiet).map(complete)
+    } else if let Some((name, points)) = arguments.senders() {
+        let change = SenderChange::of_person(name, points);
+        let is_of_cluster = config.backbone.is_set() || learner::is_of_cluster(&store)?;
+        match &learner {
+            Some(_) if is_of_cluster => return Err(LearnError::NotServing),
+            Some(learner) => change_sender(learner, change)?,
+            None => {
+                let mut requests = Requests::new(config, &store, is_of_cluster);
+                requests.add_sender(change);
+                requests.submit()?;
+            }
+        }
+        if !arguments.quiet {
+            println!(
+                "{name}: {}",
+                sender_summary(points, learner.is_some() || is_of_cluster)
+            );
+        }
+        Ok(LearnOutcome::Complete)
     } else if arguments.status {
         println!("{}", status(&known()?));
         Ok(LearnOutcome::Complete)
@@ -234,30 +253,20 @@ fn import(learner: &Learner, path: &Path, quiet: bool) -> Result<(), LearnError>
     Ok(())
 }
 
-/// Sets or forgets the average of an address.
-fn change_sender(
-    learner: &Learner,
-    (name, points): (&str, Option<f64>),
-    quiet: bool,
-) -> Result<(), LearnError> {
-    let table = &learner.learning()?.reputation;
-    let changed = match points {
-        Some(points) => {
-            table.set_sender(name, points);
-            true
-        }
-        None => table.forget_sender(name),
-    };
+/// Changes an average in the database, which no gateway uses.
+fn change_sender(learner: &Learner, change: SenderChange) -> Result<(), LearningError> {
+    learner.learning()?.change_senders(&[change])?;
     learner.keep()?;
-    learner.settle()?;
-    if !quiet {
-        match (points, changed) {
-            (Some(points), _) => println!("{name}: its average is now {points}"),
-            (None, true) => println!("{name}: forgotten"),
-            (None, false) => println!("{name}: nothing was known"),
-        }
+    learner.settle()
+}
+
+fn sender_summary(points: Option<f64>, is_done: bool) -> String {
+    match (points, is_done) {
+        (Some(points), true) => format!("its average is now {points}"),
+        (None, true) => "forgotten".to_owned(),
+        (Some(points), false) => format!("the gateway makes its average {points}"),
+        (None, false) => "the gateway forgets it".to_owned(),
     }
-    Ok(())
 }
 
 fn is_standard(path: &Path) -> bool {
