@@ -215,10 +215,11 @@ fn resident_bytes(gateway: &Gateway) -> u64 {
     kibibytes * 1024
 }
 
-/// Sockets that the server has open, but for those that listen: its workers open them when they
-/// begin, which may be later than its first answer.
+/// Sockets that the server has open, but for those that its workers open once: the listening ones
+/// when they begin, which may be later than its first answer, and one each to the kernel (netlink)
+/// when a client first logs in.
 fn sockets(gateway: &Gateway) -> usize {
-    let listening = listening_sockets(gateway);
+    let of_workers = sockets_of_workers(gateway);
     let folder = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("running");
     folder
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
@@ -226,19 +227,24 @@ fn sockets(gateway: &Gateway) -> usize {
             let target = target.to_str()?.strip_prefix("socket:[")?;
             Some(target.strip_suffix(']')?.to_owned())
         })
-        .filter(|inode| !listening.contains(inode))
+        .filter(|inode| !of_workers.contains(inode))
         .count()
 }
 
-/// The inodes of all listening sockets for TCP.
-fn listening_sockets(gateway: &Gateway) -> HashSet<String> {
-    let table = std::fs::read_to_string(format!("/proc/{}/net/tcp", gateway.pid()));
+/// The inodes of all listening sockets for TCP, and of all netlink sockets.
+fn sockets_of_workers(gateway: &Gateway) -> HashSet<String> {
+    let table = |name: &str| {
+        let path = format!("/proc/{}/net/{name}", gateway.pid());
+        std::fs::read_to_string(path).expect("the table of sockets")
+    };
     let listening = |line: &str| {
         let mut fields = line.split_whitespace().skip(3);
         (fields.next()? == "0A").then(|| fields.nth(5).map(str::to_owned))?
     };
-    let table = table.expect("the table of sockets");
-    table.lines().filter_map(listening).collect()
+    let (tcp, netlink) = (table("tcp"), table("netlink"));
+    let inode = |line: &str| line.split_whitespace().last().map(str::to_owned);
+    let netlink = netlink.lines().filter_map(inode);
+    tcp.lines().filter_map(listening).chain(netlink).collect()
 }
 
 /// A value of `/metrics`.
