@@ -142,35 +142,49 @@ async fn hostile_code_is_stopped() {
 }
 
 /// Few loops, each of which has the host read the whole of a large mail.
+///
+/// After the end of its time, one in sixteen of the loops and calls of a procedure reads the clock.
+/// If that is the last one, the procedure fails and does not say how many loops it made; with
+/// another loop at its beginning, it is an earlier one.
 #[tokio::test]
 async fn work_of_the_host_counts_as_time_of_the_call() {
-    let source = r"
-        return function(message)
-            local count = 0
-            local _, why = pcall(function()
-                while count < 1000 do
-                    local text = message.text
-                    count += 1
-                end
-            end)
-            return `{count} {why}`
-        end";
-    let mut fixture = Fixture::new().with("read", source);
+    let source = |loops| {
+        format!(
+            "return function(message)
+                for _ = 1, {loops} do end
+                local count = 0
+                local _, why = pcall(function()
+                    while count < 1000 do
+                        local text = message.text
+                        count += 1
+                    end
+                end)
+                return `{{count}} {{why}}`
+            end"
+        )
+    };
+    let fixture = Fixture::new().with("read", &source(0));
+    let mut fixture = fixture.with("again", &source(1)).with("last", &source(2));
     let luau = &mut fixture.configuration.procedures.luau;
     luau.memory_max = ByteSize::mebibytes(256);
     luau.time_max = Period::milliseconds(100);
     let procedures = fixture.start();
-    let message = mail(&format!(
+    let message = Arc::new(mail(&format!(
         "Subject: a\r\n\r\n{}",
         "a line\r\n".repeat(1 << 21)
-    ));
-    let answer = procedures
-        .call("/read", Arc::new(message), ProcedureArguments::none())
-        .await
-        .expect("a procedure");
-    let (count, why) = answer.text.split_once(' ').expect("two words");
-    assert!(why.contains("ran longer than the 100 ms"), "{why}");
-    assert!(count.parse().is_ok_and(|count: u32| count < 40), "{count}");
+    )));
+    for path in ["/read", "/again", "/last"] {
+        let answer = procedures
+            .call(path, message.clone(), ProcedureArguments::none())
+            .await
+            .expect("a procedure");
+        if let Some((count, why)) = answer.text.split_once(' ') {
+            assert!(why.contains("ran longer than the 100 ms"), "{why}");
+            assert!(count.parse().is_ok_and(|count: u32| count < 40), "{count}");
+            return;
+        }
+    }
+    panic!("no procedure says how many loops it made");
 }
 
 #[tokio::test]
