@@ -220,6 +220,18 @@ fn resident_bytes(gateway: &Gateway) -> u64 {
 /// when a client first logs in.
 fn sockets(gateway: &Gateway) -> usize {
     let of_workers = sockets_of_workers(gateway);
+    let others = open_sockets(gateway).difference(&of_workers).count();
+    let kept = netlink_sockets(gateway)
+        .intersection(&open_sockets(gateway))
+        .count();
+    let workers = thread::available_parallelism().expect("known").get();
+    // The thread that starts the server has tried whether the kernel answers.
+    assert!(kept <= workers + 1, "{kept} netlink sockets");
+    others
+}
+
+/// The inodes of all sockets that the server has open.
+fn open_sockets(gateway: &Gateway) -> HashSet<String> {
     let folder = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("running");
     folder
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
@@ -227,24 +239,30 @@ fn sockets(gateway: &Gateway) -> usize {
             let target = target.to_str()?.strip_prefix("socket:[")?;
             Some(target.strip_suffix(']')?.to_owned())
         })
-        .filter(|inode| !of_workers.contains(inode))
-        .count()
+        .collect()
 }
 
 /// The inodes of all listening sockets for TCP, and of all netlink sockets.
 fn sockets_of_workers(gateway: &Gateway) -> HashSet<String> {
-    let table = |name: &str| {
-        let path = format!("/proc/{}/net/{name}", gateway.pid());
-        std::fs::read_to_string(path).expect("the table of sockets")
-    };
     let listening = |line: &str| {
         let mut fields = line.split_whitespace().skip(3);
         (fields.next()? == "0A").then(|| fields.nth(5).map(str::to_owned))?
     };
-    let (tcp, netlink) = (table("tcp"), table("netlink"));
+    let tcp = table_of_sockets(gateway, "tcp");
+    let listening = tcp.lines().filter_map(listening);
+    listening.chain(netlink_sockets(gateway)).collect()
+}
+
+/// The inodes of all netlink sockets.
+fn netlink_sockets(gateway: &Gateway) -> HashSet<String> {
+    let table = table_of_sockets(gateway, "netlink");
     let inode = |line: &str| line.split_whitespace().last().map(str::to_owned);
-    let netlink = netlink.lines().filter_map(inode);
-    tcp.lines().filter_map(listening).chain(netlink).collect()
+    table.lines().skip(1).filter_map(inode).collect()
+}
+
+fn table_of_sockets(gateway: &Gateway, name: &str) -> String {
+    let path = format!("/proc/{}/net/{name}", gateway.pid());
+    std::fs::read_to_string(path).expect("the table of sockets")
 }
 
 /// A value of `/metrics`.
