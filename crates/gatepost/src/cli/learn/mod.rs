@@ -180,22 +180,9 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<LearnOutcome, Le
         }
         import(learner_for("import")?, path, arguments.quiet).map(complete)
     } else if let Some((name, points)) = arguments.senders() {
-        let change = SenderChange::of_person(name, points);
-        let is_of_cluster = config.backbone.is_set() || learner::is_of_cluster(&store)?;
-        match &learner {
-            Some(_) if is_of_cluster => return Err(LearnError::NotServing),
-            Some(learner) => change_sender(learner, change)?,
-            None => {
-                let mut requests = Requests::new(config, &store, is_of_cluster);
-                requests.add_sender(change);
-                requests.submit()?;
-            }
-        }
+        let summary = change_sender(config, &store, learner.as_ref(), (name, points))?;
         if !arguments.quiet {
-            println!(
-                "{name}: {}",
-                sender_summary(points, learner.is_some() || is_of_cluster)
-            );
+            println!("{name}: {summary}");
         }
         Ok(LearnOutcome::Complete)
     } else if arguments.status {
@@ -253,20 +240,42 @@ fn import(learner: &Learner, path: &Path, quiet: bool) -> Result<(), LearnError>
     Ok(())
 }
 
-/// Changes an average in the database, which no gateway uses.
-fn change_sender(learner: &Learner, change: SenderChange) -> Result<(), LearningError> {
-    learner.learning()?.change_senders(&[change])?;
-    learner.keep()?;
-    learner.settle()
-}
-
-fn sender_summary(points: Option<f64>, is_done: bool) -> String {
-    match (points, is_done) {
-        (Some(points), true) => format!("its average is now {points}"),
-        (None, true) => "forgotten".to_owned(),
-        (Some(points), false) => format!("the gateway makes its average {points}"),
-        (None, false) => "the gateway forgets it".to_owned(),
+/// Sets or forgets the average of an address: in the database, or by the running gateway, which
+/// asks its cluster. Returns what was done.
+fn change_sender(
+    config: &Config,
+    store: &Store,
+    learner: Option<&Learner>,
+    (name, points): (&str, Option<f64>),
+) -> Result<String, LearnError> {
+    let change = SenderChange::of_person(name, points);
+    let is_of_cluster = config.backbone.is_set() || learner::is_of_cluster(store)?;
+    let Some(learner) = learner else {
+        let mut requests = Requests::new(config, store, is_of_cluster);
+        requests.add_sender(change);
+        requests.submit()?;
+        return Ok(match (points, is_of_cluster) {
+            (Some(points), true) => format!("its average is now {points} in the cluster"),
+            (None, true) => "forgotten in the cluster".to_owned(),
+            (Some(points), false) => format!("the gateway makes its average {points}"),
+            (None, false) => "the gateway forgets it".to_owned(),
+        });
+    };
+    if is_of_cluster {
+        return Err(LearnError::NotServing);
     }
+    let learning = learner.learning()?;
+    let before = learning.reputation.len();
+    learning
+        .change_senders(&[change])
+        .map_err(LearningError::from)?;
+    learner.keep()?;
+    learner.settle()?;
+    Ok(match points {
+        Some(points) => format!("its average is now {points}"),
+        None if learning.reputation.len() < before => "forgotten".to_owned(),
+        None => "nothing was known".to_owned(),
+    })
 }
 
 fn is_standard(path: &Path) -> bool {
